@@ -1,6 +1,7 @@
 """The documentation works: every command, file, snippet, and transcript in it."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.waiting import wait_until
 
 from jestlab.analysis.query import frame
 from jestlab.experiments import paper
-from jestlab.platform.cli import cli
+from jestlab.platform.cli import cli, main
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["../README.md", *sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))]
@@ -51,29 +52,46 @@ NOT_RUN = {
         "jestlab table quickstart --store postgresql://reader@server/results": _DATABASE,
     },
     "how-to/seeds.md": {"jestlab launch filtering_ratio --decide": "takes a quarter of an hour"},
-    "how-to/slurm.md": {"jestlab launch quickstart --on slurm": "needs a cluster with Slurm"},
+    "how-to/slurm.md": {"jestlab doctor": "needs a cluster with Slurm"},
     "how-to/tpu.md": {"pip install 'jestlab[gcs]'": "needs a bucket"},
     "how-to/web-ui.md": {
         "jestlab serve": _SERVES,
         "jestlab serve --write": _SERVES,
         "jestlab serve --lab ~/labs/mine --lab /data/labs/theirs=postgresql://reader@server/results": _SERVES,
     },
-    "how-to/workstation.md": {"pip install 'jax[cuda12]'": "needs GPUs"},
+    "how-to/workstation.md": {
+        "pip install \"jax[cuda12]==$(python -c 'import jax; print(jax.__version__)')\"": "needs GPUs"
+    },
 }
 """Page → first line of a block of code in it → why it is not run here."""
 
-FILES_FROM = {"how-to/extend-package.md": ("how-to/extend-training.md", "how-to/extend-results.md")}
+_EXTENSIONS = tuple(f"how-to/extend-{kind}.md" for kind in ("selection", "training", "results"))
+FILES_FROM = {"how-to/extend-package.md": _EXTENSIONS, "how-to/weights.md": ("how-to/data.md",)}
 """Page → pages whose files it uses."""
 
 WITH_TORCH = ("../README.md", "how-to/pytorch.md")
 """Pages that run PyTorch."""
 
+LAUNCH = "jestlab launch quickstart"
+
 ONE_FEWER = "runs.independent.selection.rule=joint"
 """Override by which two runs of the quickstart are one run: the README needs no other."""
 
-DEFAULT = ("../README.md", "index.md", "explanation/identity.md", "reference/spec-guide.md")
-"""Pages whose examples `make test` runs; `make test-all` runs those of all pages."""
-
+SLOW = (
+    "tutorial.md",
+    "faq.md",
+    "python-api.md",
+    "case-studies/methods.md",
+    "case-studies/paper.md",
+    "explanation/costs.md",
+    "explanation/goodput.md",
+    "explanation/provenance.md",
+    *(f"how-to/{job}.md" for job in ("budgets", "ci", "data", "import-runs", "monitor", "notifications")),
+    *(f"how-to/{job}.md" for job in ("other-programs", "paper-figures", "postgresql", "pytorch", "query")),
+    *(f"how-to/{job}.md" for job in ("seeds", "share", "weights", "workstation")),
+    "reference/troubleshooting.md",
+)
+"""Pages that launch studies: `make test-all` runs their examples, `make test` those of the other pages."""
 
 BLOCKS = {page: blocks((DOCS / page).read_text(encoding="utf-8")) for page in PAGES}
 """Page → its blocks of code."""
@@ -81,7 +99,7 @@ BLOCKS = {page: blocks((DOCS / page).read_text(encoding="utf-8")) for page in PA
 
 def marks(page):
     """Return the marks of a page."""
-    full = [] if page in DEFAULT else [pytest.mark.full]
+    full = [pytest.mark.full] if page in SLOW else []
     return [*full, pytest.mark.oracle] if page in WITH_TORCH else full
 
 
@@ -108,10 +126,25 @@ def test_commands_parse_and_specs_load(page, reader, monkeypatch):
             assert block.language == "text" or block.first in NOT_RUN.get(page, ()), f"not listed: {block}"
 
 
+@pytest.fixture(scope="session")
+def finished_lab(tmp_path_factory):
+    """A lab in which the quickstart is complete; launching it again there takes a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("finished")
+        patch.chdir(folder)
+        overrides = [word for change in (*SHRUNK["quickstart"], "seeds=1") for word in ("--set", change)]
+        with pytest.raises(SystemExit) as stopped:
+            main(["launch", "quickstart", *overrides])
+        assert not stopped.value.code
+    return folder / "lab"
+
+
 @pytest.mark.parametrize("page", [pytest.param(page, marks=marks(page)) for page in PAGES])
-def test_examples_run(page, reader, monkeypatch):
+def test_examples_run(page, reader, monkeypatch, request):
     if page == "../README.md":
         monkeypatch.setitem(SHRUNK, "quickstart", (*SHRUNK["quickstart"], ONE_FEWER))
+    elif any(LAUNCH in block.text.splitlines() for block in BLOCKS[page] if block.is_run):
+        shutil.copytree(request.getfixturevalue("finished_lab"), reader.folder / "lab")
     write_files(reader, page)
     for block in BLOCKS[page]:
         if block.is_run:
@@ -122,6 +155,10 @@ def test_blocks_that_are_not_run_exist():
     """`NOT_RUN` lists no block that was changed or removed since."""
     for page, listed in NOT_RUN.items():
         assert listed.keys() - {block.first for block in BLOCKS[page] if not block.is_run} == set(), page
+
+
+def test_slow_pages_exist():
+    assert set(SLOW) <= set(PAGES)
 
 
 def test_every_verb_is_shown():

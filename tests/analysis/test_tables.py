@@ -61,9 +61,9 @@ def test_caption_and_notes(results):
     lines = summary(results, "uniform").markdown().splitlines()
     told = re.sub(" +", " ", " ".join(lines[7:]))
     assert told.startswith(
-        "study: Is it faster? Scores in %, mean over seeds [95% confidence interval]; bold: the best, if its "
-        "paired interval against the runner-up excludes 0; score is the mean of the metrics. - Δ: score minus "
-        "that of uniform with the same seed, mean [95% confidence interval]"
+        "study: Is it faster? Scores in %, mean over seeds [95% confidence interval]; bold: the best, if "
+        "its paired interval against the runner-up excludes 0; score is the mean of the metrics. - Δ: score "
+        "minus that of uniform with the same seed, mean [95% confidence interval]"
     )
     for note in (
         "- FLOPs: training, plus the learner's scoring and selection",

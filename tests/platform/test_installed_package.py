@@ -53,9 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_shows_one_of_each_kind():
     shown = dict(files())
-    groups = set(
-        re.findall(r'^\[project\.entry-points\."jestlab\.(\w+)"\]$', shown["pyproject.toml"], re.MULTILINE)
-    )
+    groups = set(re.findall(r'^"jestlab\.(\w+)" = ', shown["pyproject.toml"], re.MULTILINE))
     assert groups == KINDS == {Path(name).stem for name in shown if name.startswith("jestlab_example/")}
 
 
@@ -64,7 +62,7 @@ def test_a_study_by_the_entry_points_names_ends_in_its_table_and_its_figure(fold
     """Nothing of the package lies in the working directory: it is found as an installed one."""
     spec = dict(files())["example.yaml"]
     for name, reference in re.findall(
-        r'^(\w+) = "(jestlab_example\.\S+)"$', dict(files())["pyproject.toml"], re.MULTILINE
+        r'\{(\w+) = "(jestlab_example\.\S+)"\}$', dict(files())["pyproject.toml"], re.MULTILINE
     ):
         assert reference in spec, f"the page's study does not use {reference}"
         spec = spec.replace(f'"{reference}"', name)
@@ -85,13 +83,13 @@ def test_a_study_by_the_entry_points_names_ends_in_its_table_and_its_figure(fold
     assert labels == ["label", "reference", "joint"]
     asked = (
         "SELECT DISTINCT executor, name FROM v_attempts JOIN v_evaluations USING (fingerprint) "
-        "WHERE name LIKE 'colours/%'"
+        "WHERE name LIKE 'colors/%'"
     )
     found = json.loads(jestlab("query", asked, "--json"))
-    assert found == [{"executor": "behind", "name": "colours/accuracy"}]
-    table = jestlab("table", "extremes", "example", "--option", "of=colours/accuracy")
+    assert found == [{"executor": "behind", "name": "colors/accuracy"}]
+    table = jestlab("table", "extremes", "example", "--option", "of=colors/accuracy")
     assert "best" in table and "| joint" in table
-    plots = jestlab("plot", "example", "--kind", "scatter", "--output", "plots").split()
+    plots = jestlab("plot", "example", "--kind", "scatter", "--caption", "none", "--output", "plots").split()
     assert [Path(path).name for path in plots] == [f"scatter.{end}" for end in ("png", "svg", "pdf", "txt")]
 
 

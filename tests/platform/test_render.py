@@ -4,17 +4,21 @@ import io
 import os
 import termios
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from jestlab.analysis.tables.core import Column, Table
 from jestlab.platform.render import (
     STATE_STYLES,
+    VERDICT_STYLES,
     has_styles,
     in_state,
     markdown,
     render,
+    result_blocks,
     styled,
     table,
     width,
@@ -76,11 +80,31 @@ def test_a_narrow_table_wraps_texts_and_then_drops_the_least_important_columns()
     lines = render(made, 60).splitlines()
     assert lines[0].split() == list(headers) and max(map(len, lines)) <= 60
     assert render(made, 44).splitlines()[-1] == "not shown: A (a pipe shows all)"
-    assert render(made, 38).splitlines()[0].split() == ["RUN", "REASON"]
-    assert render(made, 20).splitlines()[0].split() == ["RUN"]
+    assert render(made, 38).splitlines()[0].split() == ["RUN", "A", "REASON"]  # STATE is too wide
+    assert render(made, 20).splitlines()[0].split() == ["RUN", "STATE"]
+    assert render(table(headers, []), 20).startswith("RUN  STATE")
     long = table(("WHERE", "N"), [("runs/joint-61242d3f/checkpoints", "1")], right=[1])
     parts = [line.split()[0] for line in render(long, 20).splitlines()[1:]]
     assert "".join(parts) == "runs/joint-61242d3f/checkpoints"
+
+
+def test_a_result_table_colors_verdicts_and_counts_notes_where_they_can_be_found():
+    verdicts = ["holds", "does not hold at this scale (mini)", "undecided", "not run"]
+    frame = pd.DataFrame({"row": verdicts, "apart": False, "n": [1, 2, 3, 4]})
+    columns = (
+        Column("verdict", "verdict", lambda row: row["row"], align="left"),
+        Column("n", "n", lambda row: str(row["n"]), mark=lambda row: "†" if row["n"] == 1 else ""),
+    )
+    made = Table(
+        "toy claims", "4 claims.", frame, columns, ("n: seeds", f"† one seed: {REASON} {REASON}", "x")
+    )
+    shown = render(result_blocks(made, "--notes"), styles=True)
+    for verdict, style in zip(verdicts, VERDICT_STYLES.values(), strict=True):
+        assert render(styled(verdict, style), styles=True) in shown
+    *_, sign, count = render(result_blocks(made, "--notes")).splitlines()
+    assert sign.startswith("† one seed: ValueError") and sign.endswith(" …") and len(sign) <= 150
+    assert count == "3 notes: --notes"
+    assert render(result_blocks(made)).splitlines()[-3:] == [f"- {note}" for note in made.notes]
 
 
 def test_markdown_has_aligned_columns_without_line_breaks_and_bars():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .conditions import COMPARISONS, LOGIC, is_key, operands, parse, place
 from .configs import lookup, parsed
-from .units import nearest
+from .units import near, nearest
 
 if TYPE_CHECKING:
     from sqlglot import Expr
@@ -30,6 +30,10 @@ _ORDER = (
     "experiment", "source", "table_name", "position", "label", "seed", "name", "number", "step", "created_at",
 )  # fmt: skip
 """Columns by which rows are sorted by default, where a view has them."""
+
+
+_NAMES = frozenset({"experiment", "run", "label", "program", "name", "dataset", "metric", "source"})
+"""Columns of names, whose misspelled values are errors."""
 
 
 class Tags(tuple[str, ...]):
@@ -135,7 +139,8 @@ def matching(view: StoreView, where: str) -> list[Row]:
 
     Raises:
         ValueError: The condition is invalid, names an unknown key, or compares a key with a value of a type
-            that the key has in no row. The message gives the position.
+            that the key has in no row; or no row matches, and a name, such as that of a metric, is in no row
+            but resembles one that is. The message gives the position.
     """
     try:
         condition = parse(where)
@@ -158,6 +163,8 @@ def matching(view: StoreView, where: str) -> list[Row]:
     kinds = {name: {_kind(type_) for type_ in types[name] - {type(None)}} for name in types}
     for test in tests:
         _check_types(test, kinds)
+        if not kept and test.key in ("eq", "in"):
+            _check_names(test, lambda name: {getters[name](row) for row in view.rows()})
     return kept
 
 
@@ -181,6 +188,15 @@ def _check_types(test: Expr, kinds: Mapping[str, set[str]]) -> None:
                 holds, other = (" and ".join(sorted(each)) for each in (kinds[key.name], others))
                 hint = "" if is_key(value) else ": write text in quotes, and numbers without"
                 raise _error(key, f"{key.name!r} holds {holds}, not {other}{hint}")
+
+
+def _check_names(test: Expr, known: Callable[[str], set[str]]) -> None:
+    """Reject a comparison of a column of names with a name that is in no row, but resembles one that is."""
+    key, *names = sorted(operands(test), key=is_key, reverse=True)
+    values = known(key.name) - {None} if is_key(key) and key.name in _NAMES else set()
+    for name in names:
+        if isinstance(name, str) and name not in values and (suggestion := near(name, values)):
+            raise _error(key, f"no {key.name} {name!r}: {suggestion}")
 
 
 def _kind(type_: type) -> str:

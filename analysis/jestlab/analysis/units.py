@@ -93,8 +93,9 @@ def _prefix(n: float) -> tuple[float, str]:
 
 def near(name: str, known: Iterable[str]) -> str:
     """Suggest the most similar of the known names: "did you mean 'seed'?"; empty if none is similar."""
-    matches = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=1, cutoff=0.5)
-    return f"did you mean {matches[0]!r}?" if matches else ""
+    folded = {each.casefold(): each for each in known}
+    matches = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    return f"did you mean {folded[matches[0]]!r}?" if matches else ""
 
 
 def nearest(name: str, known: Iterable[str], listed: Sequence[str] | None = None) -> str:

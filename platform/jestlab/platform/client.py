@@ -11,7 +11,8 @@
     run.evaluation(step, scores={"digits/accuracy": 0.97})
 
 Started by hand, without jestlab, the same script prints its reports instead. This module uses only the
-standard library: where jestlab isn't installed, copy this file.
+standard library and runs on Python 3.9 and later. The environment of a command doesn't need jestlab: jestlab
+puts a folder with this file at the end of the command's PYTHONPATH.
 
 The protocol, for other languages: one JSON message per line, in UTF-8, at most 1 MiB, written to the path in
 JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Several processes can write at the

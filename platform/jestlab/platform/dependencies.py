@@ -1,59 +1,71 @@
-"""Optional packages: the clients of executors, and packages that workers don't need."""
+"""Optional packages: extras, which some features need, and packages that workers don't need."""
 
 from __future__ import annotations
 
-from importlib import metadata
+from importlib.util import find_spec
 
 from jestlab.platform.errors import UserError
 
-CLIENTS: dict[str, tuple[str, ...]] = {
-    "local": (),
-    "vertex": ("google-auth", "requests"),
+EXECUTORS = ("local", "vertex", "kubernetes", "slurm")
+"""Names of the built-in executors. An extra with the name of an executor contains its client."""
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "adopt": ("pyarrow", "tensorboard", "tensorboardX"),
+    "gcs": ("fsspec", "gcsfs"),
+    "icons": ("resvg_py",),
+    "jax": (
+        *("jax", "flatbuffers", "flax", "grain", "ml_dtypes", "optax", "orbax", "pyarrow", "safetensors"),
+        *("sentencepiece", "simplejpeg", "tensorboardX", "tokenizers"),
+    ),
     "kubernetes": ("kubernetes",),
-    "slurm": (),
+    "notify": ("apprise",),
+    "vertex": ("google.auth", "requests"),
+    "xmanager": ("xmanager",),
 }
-"""Each built-in executor → the packages that it requires, which are the extra with its name."""
+"""Extra → modules that it installs."""
 
 LAUNCHING = {
     "jinja2": "reports",
     "matplotlib": "figures",
     "pandas": "tables",
-    "resvg-py": "icons",
     "starlette": "pages",
     "uvicorn": "pages",
-    "xmanager": "launches",
 }
 """Package → the features that require it. Workers don't import these packages, and containers lack them."""
 
 
-def installed(package: str) -> bool:
-    """Return whether a package is installed."""
+def installed(module: str) -> bool:
+    """Return whether a module can be imported, without importing it."""
     try:
-        metadata.distribution(package)
-    except metadata.PackageNotFoundError:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent
         return False
-    return True
 
 
-def missing_client(executor: str) -> str | None:
-    """Return an error message if any package of an executor is missing; None if all are installed."""
-    if all(map(installed, CLIENTS.get(executor, ()))):
-        return None
-    return f"{executor} needs its client: pip install 'jestlab[{executor}]'"
+def missing(extra: str | None) -> str | None:
+    """Return an error message if any module of an extra is missing; None if all are installed."""
+    absent = next((module for module in EXTRAS.get(extra or "", ()) if not installed(module)), None)
+    return None if absent is None else _message(absent, str(extra))
 
 
-def check_client(executor: str) -> None:
-    """Raise UserError if any package of an executor is missing."""
-    if (missing := missing_client(executor)) is not None:
-        raise UserError(missing)
+def check(extra: str | None) -> None:
+    """Raise UserError if any module of an extra is missing. Names that aren't extras need nothing."""
+    if (message := missing(extra)) is not None:
+        raise UserError(message)
 
 
 def of_module(module: str | None) -> str | None:
-    """Return an error message for a missing module of a package in `LAUNCHING`; None for any other module."""
-    package = (module or "").partition(".")[0].replace("_", "-")
-    if (purpose := LAUNCHING.get(package)) is None:
-        return None
-    return (
-        f"{package}, which {purpose} need, is not installed: pip install {package}, or use a full "
-        "installation (workers have a smaller one)"
-    )
+    """Return an error message for a missing module of an optional package; None for any other module."""
+    name = module or ""
+    if (package := name.partition(".")[0]) in LAUNCHING:
+        return (
+            f"{package}, which {LAUNCHING[package]} need, isn't installed: pip install {package}, or use a "
+            "full installation (workers have a smaller one)"
+        )
+    found = ((each, extra) for extra, modules in EXTRAS.items() for each in modules)
+    optional = next((pair for pair in found if f"{name}.".startswith(f"{pair[0]}.")), None)
+    return None if optional is None else _message(*optional)
+
+
+def _message(module: str, extra: str) -> str:
+    return f"{module} isn't installed: pip install 'jestlab[{extra}]'"

@@ -39,12 +39,7 @@ STATE_STYLES: Mapping[str, str] = {
 }
 """State of a run → style of its text."""
 
-VERDICT_STYLES: Mapping[str, str] = {
-    "holds": "green",
-    "does not hold": "red",
-    "undecided": "yellow",
-    "not run": "dim",
-}
+VERDICT_STYLES = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not run": "dim"}
 """Verdict of a claim → style of its text."""
 
 ESSENTIAL = 100
@@ -122,6 +117,12 @@ def styled(text: object, style: str = "") -> Text:
 def in_state(text: object, state: str | None = None) -> Text:
     """Return a text in the color of a run's state; by default, the text itself is the state."""
     return styled(text, STATE_STYLES.get(state or str(text), ""))
+
+
+def state_counts(counts: Mapping[str, int]) -> Text:
+    """Return the numbers of runs by state, in the states' colors: "2 FAILED, 13 COMPLETED"."""
+    known = ((count, state) for state in STATE_STYLES if (count := counts.get(state)))
+    return Text(", ").join(in_state(f"{count} {state}", state) for count, state in known)
 
 
 @dataclass(frozen=True)
@@ -256,21 +257,18 @@ def result_blocks(made: Table, see_notes: str = "") -> Iterator[Block]:
     yield from ("", on_one_line(made.caption))
     notes = [on_one_line(note) for note in made.notes]
     if see_notes:
-        shown = [next((note for note in notes if note.startswith(sign)), sign) for sign in sorted(signs)]
-        yield from (styled(shorten(note, _SHORT_NOTE, placeholder=" …"), "dim") for note in shown)
-        notes = [note for note in notes if note not in shown or len(note) > _SHORT_NOTE]
-        yield from [styled(f"{counted(len(notes), 'note')}: {see_notes}", "dim")] if notes else []
-        return
-    yield from [""] if notes else []
-    yield from (styled(f"- {note}", "dim") for note in notes)
+        explained = {note[0]: note for note in reversed(notes) if note[:1] in signs}
+        notes = [shorten(note, _SHORT_NOTE, placeholder=" …") for note in explained.values()]
+        notes += [f"{counted(len(made.notes), 'note')}: {see_notes}"] if made.notes else []
+    elif notes:
+        notes = ["", *(f"- {note}" for note in notes)]
+    yield from (styled(note, "dim") for note in notes)
 
 
 def _result_cell(key: str, cell: Cell) -> Text:
     style = "strike dim" if cell.struck else "bold" if cell.bold else ""
     if key == "verdict":
-        style = next(
-            (style for verdict, style in VERDICT_STYLES.items() if cell.text.startswith(verdict)), ""
-        )
+        style = VERDICT_STYLES.get(cell.text.partition(" at this scale")[0], "")
     return styled(cell.text, style) + cell.mark
 
 

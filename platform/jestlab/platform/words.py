@@ -11,9 +11,9 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun if count == 1 else plural}"
 
 
-def few(labels: Sequence[str]) -> str:
-    """Join the first two labels, and append the number of the others: "a, b and 3 more"."""
-    return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
+def few(labels: Sequence[str], most: int = 2) -> str:
+    """Join the first labels, and append the number of the others: "a, b and 3 more"."""
+    return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")
 
 
 def listed(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from PIL import Image
 from jestlab.analysis import figures
 from jestlab.analysis.colors import BASELINE, in_order
 from jestlab.analysis.figures import charts
-from jestlab.analysis.figures.style import GRAY, ink, looks
+from jestlab.analysis.figures.style import FRONT, ink, looks
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_pareto_front_is_of_the_competitors_without_their_trajectories(pareto, r
     assert means.loc["joint", "score"] == pytest.approx(65)
     assert means.loc["joint", "cost"] == pytest.approx(32e9)
     assert (pareto.data["kind"] == "seed").sum() == 8
-    ((_, _, x, y),) = (line for line in lines_of(pareto.figure(), 4) if line[0] == GRAY)
+    ((_, _, x, y),) = (line for line in lines_of(pareto.figure(), 4) if line[0] == FRONT)
     assert list(x)[:-1] == pytest.approx([12, 12, 32])
     assert list(y)[1:] == pytest.approx([45, 65, 65])
     plot = figures.pareto(results, trajectories=True)

@@ -5,6 +5,8 @@ import pytest
 
 from jestlab.analysis.figures import draw
 
+MEANS = "label == 'joint' and kind == 'mean'"
+
 
 @pytest.fixture(scope="module")
 def plotted(module_store, stored_run):
@@ -29,7 +31,12 @@ def test_the_loss_over_steps(plotted):
     plot = plotted(metric=("loss",), over="steps")
     assert (plot.name, plot.texts.x) == ("curves_loss", "steps")
     assert plot.texts.y == "training loss (nats), less is better"
-    joint = plot.data[plot.data["label"] == "joint"]
+    joint = plot.data.query(MEANS)
+    seeds = plot.data.query("label == 'joint' and kind == 'seed'").groupby("seed")["mean"]
+    assert seeds.size().tolist() == [8, 8]
+    assert seeds.agg(list).sum() == pytest.approx(
+        [4.0 / (1 + 2 * s) + d for d in (0, 0.1) for s in range(1, 9)]
+    )
     assert list(joint["effort"]) == list(range(1, 9))
     assert list(joint["mean"]) == pytest.approx([4.0 / (1 + 2 * step) + 0.05 for step in range(1, 9)])
     assert list(joint["high"] - joint["low"]) == pytest.approx([12.7062 * 0.1] * 8, rel=1e-4)  # t · s · √2
@@ -43,7 +50,7 @@ def test_the_cost_of_a_step_is_interpolated_between_evaluations(plotted):
     """From 0 on. After the last of three evaluations the cost is unknown."""
     for effort, last in (("examples_seen", 192), ("flops", 9e9), ("seconds", 6.0)):
         data = plotted(metric=("loss",), over=effort).data
-        joint = data[data["label"] == "joint"]
+        joint = data.query(MEANS)
         assert list(joint["effort"]) == pytest.approx([last * step / 3 for step in (1, 2, 3)])
 
 
@@ -64,7 +71,7 @@ def test_an_unknown_metric_names_the_nearest_recorded(plotted):
 def test_smoothing_is_a_running_mean_of_each_seed(plotted):
     raw = plotted(metric=("loss",), over="steps").data
     smooth = plotted(metric=("loss",), over="steps", smooth=3)
-    before, after = (data.query("label == 'joint'")["mean"].to_numpy() for data in (raw, smooth.data))
+    before, after = (data.query(MEANS)["mean"].to_numpy() for data in (raw, smooth.data))
     assert after[1:-1] == pytest.approx(np.convolve(before, np.ones(3) / 3, "valid"))
     assert after[0] == pytest.approx(before[:2].mean())  # the window is shorter at the ends
     assert "running mean over 3 points of each seed" in smooth.texts.caption

@@ -20,14 +20,16 @@ def cells():
 
 def test_speedup(results):
     plot = figures.speedup(results, "uniform")
-    bars: Any = plot.data.query("effort == 'examples_seen'").set_index("label")
+    data: Any = plot.data
+    bars, dots = (data[data["kind"] == kind].set_index(["effort", "label"]) for kind in ("bar", "seed"))
+    flops, bars = bars.loc["flops"], bars.loc["examples_seen"]
     # joint: .4 after 1.5 of 4 steps of 64, .5 after 2; independent: .4 after 2 steps, never .5
     assert bars.loc["joint", "x"] == pytest.approx((96 + 128) / 2)
-    assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((96, 128))
+    assert dots.loc[("examples_seen", "joint"), "x"].tolist() == pytest.approx([96, 128])
     assert bars.loc["joint", "factor"] == "2.3×"  # (4 / 1.5 + 2) / 2
-    bars = plot.data.query("effort == 'flops'").set_index("label")
+    bars = flops
     assert bars.loc["uniform", "x"] == pytest.approx(12e9)
-    assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((12e9, 16e9))
+    assert dots.loc[("flops", "joint"), "x"].tolist() == pytest.approx([12e9, 16e9])
     assert math.isnan(bars.loc["independent", "x"])  # one of two seeds gets there: the median does not
     assert (bars.loc["independent", "spent"], bars.loc["independent", "reached"]) == (pytest.approx(32e9), 1)
     assert "reference" not in bars.index
@@ -153,7 +155,7 @@ def test_only_some_of_very_many_runs_are_shown(read_runs, stored_run):
         *(stored_run("joint", [0.1, 0.5 + i / 100], label=f"joint {i}") for i in range(45)),
     )
     plot = figures.speedup(results)
-    assert len(plot.data.query("effort == 'flops'")) == 13
+    assert len(plot.data.query("effort == 'flops' and kind == 'bar'")) == 13
     assert "joint 44" in set(plot.data["label"])
     assert "Shown: the 12 soonest of 45." in plot.texts.caption
     bars = figures.step_costs(results)

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import io
+import itertools
 import json
 import re
 import shutil
@@ -243,7 +244,7 @@ name => {
 def test_figures_draw_the_printed_data(shown, results):
     """One line relates the places of ticks and marks to their values."""
     curves, points = learning_curves(results, "uniform").data, pareto(results, "uniform").data
-    curves = curves[curves["role"] != "reference"]
+    curves = curves[(curves["role"] != "reference") & (curves["kind"] == "mean")]
     means = points[(points["kind"] == "mean") & (points["role"] != "reference")]
     means = means.assign(cost=means["cost"] / 1e9)
     for name, data, *columns in (("curves", curves, "effort", "mean"), ("pareto", means, "cost", "score")):
@@ -282,33 +283,127 @@ def test_every_cell_shows_its_explanation(shown, study, printed):
     assert "lost its node" in shown.tab.locator("#table-failures").inner_text()
 
 
+TICKS = "[...document.querySelectorAll('#curves .plot text:not([class])')].map(t => t.textContent).join()"
+
+
 def test_controls_drive_the_figures(opened, page, results):
     shown = opened(page)
     tab = shown.tab
     lines, bands = (tab.locator(f"#curves .plot .{part}") for part in ("line", "band"))
-    before = lines.count()
-    assert bands.count() == before == 3
-    tab.locator("#curves .series label", has_text="joint").locator("input").uncheck()
-    assert lines.count() == bands.count() == before - 1
-    tab.locator("#curves .series button", has_text="None").click()
+    assert bands.count() == lines.count() == 3
+    assert tab.locator("#curves .plot .seed").count() == 9  # three seeds each
+    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves .runs label", has_text="joint").locator("input").uncheck()
+    assert lines.count() == bands.count() == 2
+    tab.locator("#curves .runs button", has_text="None").click()
     assert lines.count() == 0
-    tab.locator("#curves .series button", has_text="All").click()
-    assert lines.count() == before + 1  # the reference, too
-    ticks = "[...document.querySelectorAll('#curves .plot text:not([class])')].map(t => t.textContent).join()"
-    linear = tab.evaluate(ticks)
+    tab.locator("#curves .runs button", has_text="All").click()
+    assert lines.count() == 4  # the reference, too
+    tab.locator("#curves .runs summary").click()
+    before = tab.evaluate(TICKS)
     for side in ("x", "y"):
-        tab.locator(f"#curves input[name=curves-{side}][value=log]").check()
-        assert tab.evaluate(ticks) != linear
-        linear = tab.evaluate(ticks)
-    tab.locator("#curves input[value='training FLOPs']").check()
+        button = tab.locator("#curves .tools button", has_text=f"log {side}")
+        button.click()
+        assert button.get_attribute("aria-pressed") == "true"
+        assert tab.evaluate(TICKS) != before
+        before = tab.evaluate(TICKS)
+    tab.locator("#curves select[name=over]").select_option("training FLOPs")
     assert tab.locator("#curves .plot .title.x").text_content() == "training FLOPs (GFLOP)"
     caption = learning_curves(results, "uniform", "flops").texts.caption
     assert tab.locator("#curves .caption").inner_text() == caption
-    tab.locator("#curves .plot .marks[data-label=joint] path").last.hover()
-    tip = tab.locator("#curves .tip")
-    assert tip.inner_text().startswith("joint\n")
-    assert "95% CI" in tip.inner_text()
     assert shown.complaints == []
+
+
+def test_the_pointer_and_the_keyboard_read_values_and_pin_labels(opened, page):
+    tab = opened(page).tab
+    plot, tip = tab.locator("#curves .plot"), tab.locator("#curves .tip")
+    lit = "[...document.querySelectorAll('#curves .plot .line.lit')].map(line => line.dataset.label).join()"
+    tab.locator("#curves .plot .marks[data-label=joint] path").last.hover()
+    assert tip.inner_text().startswith("256 examples seen")
+    rows = [row.inner_text().split("\n")[0] for row in tip.locator(".row").all()]
+    values = [float(row.inner_text().split("\n")[1].split()[0]) for row in tip.locator(".row").all()]
+    assert sorted(rows) == ["independent", "joint", "uniform"]
+    assert values == sorted(values, reverse=True)
+    assert "[" in tip.locator(".row").first.inner_text()  # the interval
+    assert tab.evaluate(lit) == "joint"
+    tab.locator("#curves h2").hover()
+    assert tab.evaluate(lit) == "" and not tip.is_visible()
+    tab.locator("#curves .plot .end[data-label=independent] text").click()
+    tab.locator("#curves h2").hover()
+    assert tab.evaluate(lit) == "independent"
+    plot.focus()
+    tab.keyboard.press("Escape")
+    assert tab.evaluate(lit) == ""
+    for heading in ("64 examples seen", "128 examples seen"):
+        tab.keyboard.press("ArrowRight")
+        assert tip.inner_text().startswith(heading)
+    tab.keyboard.press("ArrowDown")
+    assert tab.evaluate(lit) == "uniform"
+    box = plot.bounding_box()
+    reset = tab.locator("#curves .tools button", has_text="Reset zoom")
+    before = tab.evaluate(TICKS)
+    assert not reset.is_visible()
+    tab.mouse.move(box["x"] + 200, box["y"] + 50)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 400, box["y"] + 150)
+    tab.mouse.up()
+    assert tab.evaluate(TICKS) != before
+    reset.click()
+    assert tab.evaluate(TICKS) == before
+    assert plot.bounding_box() == box  # nothing moved
+
+
+COLORS = """
+() => Object.fromEntries(['curves', 'pareto'].map(name => [name, Object.fromEntries(
+  [...document.querySelectorAll(`#${name} .end`)].map(end => [end.dataset.label, getComputedStyle(end).color])
+)]))
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_label_has_one_color_in_all_figures_and_at_every_visit(opened, page, results, scheme):
+    tab = opened(page, scheme=scheme).tab
+    found = tab.evaluate(COLORS)
+    assert found["curves"] == found["pareto"]
+    expected = {label: getattr(results.colors[label], scheme) for label in found["curves"]}
+    assert found["curves"] == {
+        label: f"rgb({', '.join(str(int(color[i : i + 2], 16)) for i in (1, 3, 5))})"
+        for label, color in expected.items()
+    }
+    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves .runs label", has_text="independent").locator("input").uncheck()
+    fewer = tab.evaluate(COLORS)["curves"]
+    assert fewer == {label: color for label, color in found["curves"].items() if label != "independent"}
+    tab.reload()
+    assert tab.evaluate(COLORS) == found
+
+
+BOXES = """
+name => [...document.querySelectorAll(`#${name} .end text`)].map(text => {
+  const box = text.getBoundingClientRect();
+  return [box.left, box.top, box.right, box.bottom];
+})
+"""
+
+
+def test_names_overlap_neither_each_other_nor_the_edge_and_many_are_in_a_legend(opened, built):
+    runs = [StoredRun(f"run {i}", [0.2, 0.3 + 0.001 * i], seed=seed) for i in range(8) for seed in (0, 1)]
+    runs += [StoredRun("a name that is much too long for the margin of a chart", [0.1, 0.2])]
+    tab = opened(built(*runs)).tab
+    for name in ("curves", "pareto"):
+        boxes = tab.evaluate(BOXES, name)
+        plot = tab.locator(f"#{name} .plot").bounding_box()
+        assert len(boxes) >= 3
+        assert all(box[2] <= plot["x"] + plot["width"] for box in boxes)
+        for a, b in itertools.combinations(boxes, 2):
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
+    assert tab.locator("#curves .line").count() == 8
+    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves .runs button", has_text="All").click()
+    assert tab.locator("#curves .end").count() == 0
+    assert tab.locator("#curves .legend button").count() == 9
+    tab.locator("#curves .legend button").last.click()
+    assert tab.locator("#curves .plot .line.lit").count() == 1
 
 
 @pytest.fixture
@@ -341,7 +436,9 @@ def test_tables_and_figures_are_copied_and_saved(mailed, page, printed, tmp_path
     for form, text in (("LaTeX", table.latex()), ("CSV", table.csv()), ("Markdown", table.markdown())):
         assert press(mailed, "#results", form, "copy-file").text_content() == "Copied"
         assert mailed.evaluate("navigator.clipboard.readText()") == text
-    mailed.locator("#curves input[value='training FLOPs']").check()  # saved is the figure that is shown
+    mailed.locator("#curves select[name=over]").select_option(
+        "training FLOPs"
+    )  # saved is the figure that is shown
     for section, form, verb, name in (
         ("#results", "summary.tex", "save-file", "summary.tex"),
         ("#curves", "PDF", "save-plot", "curves_flops.pdf"),
@@ -383,14 +480,15 @@ def test_figures_are_copied_as_images_and_saved_without_a_clipboard(mailed, prin
 @full
 def test_the_data_of_a_figure_as_a_table(opened, printed, page):
     shown = opened(page)
-    shown.tab.locator("#pareto summary").click()
+    shown.tab.locator("#pareto .numbers summary").click()
     until(shown.tab, lambda: shown.tab.locator("#pareto .numbers tbody tr").count())
     lines = shown.tab.evaluate(CELLS.format("#pareto .numbers"))
     summary = printed["summary"]
     score = summary.column_named("score")
     for label in ("uniform", "independent", "joint"):
         mean = next(line for line in lines if line[0] == label and line[1].startswith("mean"))
-        assert f"{mean[3]} ± {mean[4]}" == summary.cell(label, score).text
-    shown.tab.locator("#pareto .series label", has_text="joint").click()
+        assert mean[3] in summary.cell(label, score).text
+    shown.tab.locator("#pareto .runs summary").click()
+    shown.tab.locator("#pareto .runs label", has_text="joint").click()
     numbers = shown.tab.locator("#pareto .numbers .scroll")
     until(shown.tab, lambda: "joint" not in numbers.text_content())

@@ -134,10 +134,10 @@ devices = lambda: [SimpleNamespace(device_kind="H200")] * 2
 
 
 def test_missing_and_old_packages(monkeypatch):
-    labs.hide_packages(monkeypatch, "xmanager", "pandas")  # as in the container
+    labs.hide_packages(monkeypatch, "jinja2", "pandas")  # as in the container
     [found] = doctor._packages(Lab.find("lab"))
     assert found.level == "warning"
-    assert found.found == "pandas missing, xmanager missing: only workers run without them"
+    assert found.found == "jinja2 missing, pandas missing: only workers run without them"
     wanted = ["click>=8", "numpy<1", "no-such-package>=2", "extra-one; extra == 'dev'"]
     monkeypatch.setattr("importlib.metadata.requires", lambda _: wanted)
     [found] = doctor._packages(Lab.find("lab"))
@@ -145,12 +145,24 @@ def test_missing_and_old_packages(monkeypatch):
     assert found.remedy == "pip install 'numpy<1' 'no-such-package>=2'"
 
 
+def test_extras_and_jax_that_are_not_installed(monkeypatch):
+    lab = Lab.find("lab")
+    [found] = doctor._extras(lab)
+    assert found == doctor.CheckResult("ok", "adopt, gcs, icons, jax, kubernetes, notify, vertex, xmanager")
+    labs.hide_modules(monkeypatch, "jax", "gcsfs")
+    [found] = doctor._extras(lab)
+    assert found.found == "adopt, icons, kubernetes, notify, vertex, xmanager; more"
+    assert found.remedy == "pip install 'jestlab[gcs,jax]'"
+    assert list(doctor._jax(lab)) == [doctor.CheckResult("ok", "not installed")]
+
+
 @pytest.mark.parametrize("executor", ["kubernetes", "vertex"])
 def test_a_configured_executor_without_its_client(tmp_path, monkeypatch, executor):
-    labs.hide_packages(monkeypatch, "kubernetes", "google-auth")
+    labs.hide_modules(monkeypatch, "kubernetes", "google.auth")
     lab = Lab.find(tmp_path / "lab")
     assert examined(lab)[executor].found == "not configured"
     write_settings(tmp_path, f"on: {executor}\n")
     found = examined(lab)[executor]
-    assert (found.level, found.found) == ("broken", f"{executor} needs its client")
+    module = {"vertex": "google.auth"}.get(executor, executor)
+    assert (found.level, found.found) == ("broken", f"{module} isn't installed")
     assert found.remedy == f"pip install 'jestlab[{executor}]'"

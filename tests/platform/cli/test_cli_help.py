@@ -50,6 +50,24 @@ def test_help_has_examples_and_describes_json():
     assert wrong == []
 
 
+def test_texts_begin_with_a_sentence_and_defaults_have_one_style():
+    wrong = []
+    for words in commands():
+        command: click.Command | None = cli
+        for word in words:
+            command = command.get_command(click.Context(command), word)  # type: ignore[union-attr]
+        assert command is not None
+        first = " ".join((command.help or "").split("\n\n")[0].split())
+        helps = [each.help or "" for each in command.params if isinstance(each, click.Option)]
+        wrong += [
+            (words, text) for text in helps if not re.fullmatch(r"[A-Z][^[]*\.(  \[default: [^[]+\])?", text)
+        ]
+        wrong += [(words, text) for text in helps if "default:" in text.partition("  [default: ")[0]]
+        if not re.fullmatch(r"[A-Z].*\.", first):
+            wrong.append((words, first))
+    assert wrong == []
+
+
 def test_help_fits_80_columns():
     wide = [words for words in ((), *commands()) if max(map(len, shown(words, 80).splitlines())) > 80]
     assert wide == []

@@ -120,10 +120,13 @@ def test_errors_are_one_line(lab, jestlab, check_errors, monkeypatch):
     cases = {
         "--where 'sed = 1'": "jestlab: where: character 1: no column or config key 'sed'",
         "'SELECT 1' --where 'seed = 1'": "2 expected either SQL, or --view",
+        "--view metrics --where \"name = 'los'\"": "where: character 1: no name 'los': did you mean 'loss'?",
+        "--where \"seed = 0 and label in ('Jiont')\"": "no label 'Jiont': did you mean 'joint'?",
         "--view runs --format parquet": "2 cannot print parquet to a terminal: give --output",
         "--view runs --output /proc/no/file.csv": "cannot write /proc/no/file.csv",
         "'DELETE FROM run'": "query: queries are read-only",
         "''": "query: this SQL returns no rows",
     }
     check_errors(functools.partial(jestlab, "query", "--store", lab.store_url), cases.items())
+    assert json_of(lab, "--where", "state = 'PREEMPTED' or label = 'joint' and seed > 7") == []
     assert len(Store.open(lab.store_url).runs("toy")) == 4

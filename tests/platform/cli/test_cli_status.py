@@ -33,17 +33,17 @@ def ended(store, root):
         attempt.fail("ValueError: | no") if run.seed else attempt.complete()
 
 
-def test_status_of_all_experiments_and_of_one(ended, jestlab):
+def test_status_of_all_experiments_and_of_one(ended, jestlab, root):
     listed = jestlab("status").splitlines()
-    assert " ".join(listed[0].split()) == "experiment scale runs PENDING COMPLETED FAILED launched (UTC)"
+    assert " ".join(listed[0].split()) == "experiment scale runs pending completed failed launched (UTC)"
     assert listed[1].split()[:6] == ["toy", "smoke", "3", "1", "1", "1"]
     [experiment] = json.loads(jestlab("status", "--json"))
     assert experiment["counts"] == {"PENDING": 1, "COMPLETED": 1, "FAILED": 1}
     runs = jestlab("status", "toy").splitlines()
     assert runs[1].split() == ["uniform", "0", "COMPLETED", "5/10", "1"]
-    assert runs[2].split() == ["uniform", "1", "FAILED", "6/10", "1", "ValueError:", "|", "no"]
-    assert runs[3].split()[:5] == ["joint", "ratio=0.8", "0", "PENDING", "0"]
-    assert runs[3].endswith("waits for a slot")
+    assert runs[2].split() == ["uniform", "1", "FAILED", "6/10", "1"]
+    log = root / RUNS[1].directory / "log.txt"
+    assert runs[3:7] == ["", "1 run FAILED: ValueError: | no", "  uniform/1", f"  log: {log}"]
     _, failed, pending = json.loads(jestlab("status", "toy", "--json"))
     assert (failed["state"], failed["reason"]) == ("FAILED", "ValueError: | no")
     assert (pending["state"], pending["started_at"]) == ("PENDING", None)
@@ -98,13 +98,15 @@ def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
     assert waits == {"waits": ("PENDING", "waits for a slot"), "blocked": blocked}
     status = {row["run"]: row for row in json.loads(jestlab("status", "toy", "--json"))}
     assert all(row.items() <= status[name].items() for name, row in rows.items())
-    assert " 0:01:40 " in jestlab("watch", "toy", "--once")
+    assert " 1 min 40 s " in jestlab("watch", "toy", "--once")
     printed = jestlab("status", "toy")
-    assert "waits/0: waits for a slot\n" in printed
+    assert "\n1 run waiting for a slot\n  waits/0\n" in printed
+    assert "\n1 run waiting for other runs\n  blocked/0\n  blocked/0 waits for trains/0, which is" in printed
+    assert "BLOCKED" not in printed and "PENDING" not in printed  # these runs have no rows
     assert printed.count("  to start: the end of another run") == printed.count("to start: ") == 1
     with store.writing() as connection:
         connection.execute(update(tables.LauncherRow).values(name="elsewhere:1:0", heartbeat_at=stores.START))
-    assert "not launched: no launcher is alive" in jestlab("status", "toy")
+    assert "1 run not launched: no launcher is alive" in jestlab("status", "toy")
 
 
 def test_flops_of_0_are_a_number_and_unknown_ones_are_empty():

@@ -21,6 +21,7 @@ from sqlalchemy import update
 import jestlab.platform.cli as cli
 from jestlab.platform.cli import main, studies
 from jestlab.platform.cli.logs import without_controls
+from jestlab.platform.render import TextTable
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow
@@ -136,6 +137,15 @@ def test_a_terminal_gets_colors_and_aligned_text_and_a_pipe_markdown(call, monke
     assert "\x1b[32mCOMPLETED\x1b[0m" in colored and "\x1b[31mFAILED\x1b[0m" in colored
 
 
+def test_notes_are_counted_on_a_terminal_and_complete_elsewhere(call, folder):
+    note = "CLIP: Radford et al. 2021"
+    shown = STYLE.sub("", call("table comparison", 80, terminal=True))
+    assert shown.endswith("\n3 notes: --notes\n") and shown.count("‡") == 3 and note not in shown
+    assert note in call("table comparison --notes", 200, terminal=True) and note in call("table comparison")
+    call("table comparison --format text -o table.txt", 80, terminal=True)
+    assert note in (folder / "table.txt").read_text()
+
+
 COMMANDS = f"""
 --help; list; show quickstart; plan quickstart --scale paper --why; plan filtering_ratio --all
 costs multi_resolution; status; status toy; watch toy --once; logs toy/nothing; query; query --view runs
@@ -156,6 +166,23 @@ def test_no_line_is_wider_than_the_terminal(call):
             everything += printed if columns == 80 else ""
     assert "(a pipe shows all)" in everything
     assert set(REASON.split()) <= set(everything.split())  # lines break between words
+
+
+NAMES = r"[A-Z]*FLOPs?|ImageNet-1K|COCO|CUB|Caltech|Stanford|Oxford-IIIT|[IT]2[IT]|R@1|UTC|Δ"
+"""Words with capital letters in headers: units, and names of benchmarks and their metrics."""
+
+
+def test_headers_are_in_lower_case(call, monkeypatch):
+    headers: set[str] = set()
+    lines = TextTable.lines
+    monkeypatch.setattr(
+        TextTable, "lines", lambda made, limit: headers.update(made.headers) or lines(made, limit)
+    )
+    others = ["costs quickstart --goodput", "keys optimizer", "table specialists", "show-batch toy/uniform"]
+    for command in [*COMMANDS.strip().replace("\n", "; ").split("; "), *others]:
+        call(command, terminal=True)
+    assert {"run", "study", "default", "method", "examples", "completed", "config"} <= headers
+    assert [each for each in headers if re.sub(NAMES, "", each) != re.sub(NAMES, "", each).lower()] == []
 
 
 def test_pipes_have_complete_lines(call):

@@ -1,4 +1,3 @@
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +104,6 @@ def test_a_damaged_file_is_read_up_to_there_and_reported(tmp_path, logs, data):
     steps = run.metrics["loss/train"][0].tolist() if run.metrics else []
     assert steps == [0, 10, 20, 30][: len(steps)]
     assert run.left_out or whole.startswith(changed)
-
-
-def test_names_the_extra_if_tensorboard_is_missing(logs, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(UserError, match=r"pip install 'jestlab\[tensorboard\]'"):
-        list(tensorboard.read(logs))
 
 
 def test_a_restarted_writer_replaces_what_tensorboard_replaces(tmp_path):

@@ -32,7 +32,7 @@ def test_one_plain_line_a_change_over_all_rounds():
     assert stream.getvalue().splitlines() == [
         "1 to run",
         "RUNNING    'toy/joint filter=a [31m b/2'",
-        "[1/1] FAILED     'toy/joint filter=a [31m b/2', 0 s: exit code 1: ValueError: no",
+        "[1/1] FAILED     'toy/joint filter=a [31m b/2', <1 s: ValueError: no (exit code 1)",
         "first second [31m",
         "1 to run",
         "[2/2] COMPLETED  toy/next/0",

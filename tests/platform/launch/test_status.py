@@ -81,8 +81,10 @@ def test_counts_waiting_runs_whose_shown_names_agree():
     wait = WaitStatus(PENDING, "waits for a slot", unblock="a free slot")
     labels = [(letter, 300 * "a" + letter + 300 * "z") for letter in "12345"]
     summaries = [
-        RunSummary(64 * letter, "a", label, 0, PENDING, None, 0, None, 0, "runs/a", None, None, "train")
+        RunSummary(
+            64 * letter, "a", label, 0, PENDING, wait.reason, 0, None, 0, "runs/a", None, None, "train"
+        )
         for letter, label in [*labels, ("5", "another label of the last")]
     ]
-    line, _ = wait_lines([RunStatus(summary, wait=wait) for summary in summaries])
-    assert "… 5 in all: waits for a slot" in line
+    line, names, _ = wait_lines([RunStatus(summary, wait=wait) for summary in summaries])
+    assert line == "5 runs waiting for a slot" and names.endswith(" and 1 more")

@@ -16,7 +16,7 @@ import pytest
 import stores_support as stores
 from workers_support import finished, recorded, worker
 
-from jestlab.platform import processes
+from jestlab.platform import client, processes
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store.records import RunState
@@ -87,6 +87,36 @@ def test_a_command_gets_its_config_folders_and_no_secrets(lab, tmp_path, monkeyp
     assert (environment["JESTLAB_RESUME"], environment["JESTLAB_NEEDS"]) == ("", f'{{"first": "{needed}"}}')
     assert json.loads(Path(environment["JESTLAB_RUN_CONFIG"]).read_text()) == run.config
     assert not [name for name in environment if name.startswith("JESTLAB_STORE")]
+
+
+CLIENT = """
+import sys
+import other_module
+from jestlab.platform import client
+client.run().evaluation(1, scores={"toy/top1": 0.25})
+print("client of", client.__file__)
+"""
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_any_python_can_import_the_client_and_an_installed_one_has_precedence(
+    lab, tmp_path, monkeypatch, installed
+):
+    (tmp_path / "other_module.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    given = os.environ["PYTHONPATH"]
+    folder = lab.cache / "client"
+    copy = folder / "jestlab" / "platform" / "client.py"
+    copy.parent.mkdir(parents=True)
+    copy.write_text("raise RuntimeError('of another version')")
+    check = "import os, jestlab.platform, jestlab.analysis, jestlab.platform.errors\n" if installed else ""
+    check += f"import os; assert os.environ['PYTHONPATH'] == {given + os.pathsep + str(folder)!r}\n"
+    said = completed(
+        lab, command(sys.executable, *([] if installed else ["-S"]), "-c", literally(CLIENT + check))
+    )
+    assert f"client of {client.__file__ if installed else copy}" in said
+    assert rows(lab, "SELECT name, value FROM v_evaluations") == [("toy/top1", 0.25)]
+    assert list(folder.rglob("*.py")) == [copy]  # no __init__.py
 
 
 def test_a_shell_reports_by_echo(lab):

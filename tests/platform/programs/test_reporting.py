@@ -1,5 +1,6 @@
 """Reports of scripts and functions: one interface, one protocol, the same errors, and seconds of training."""
 
+import ast
 import itertools
 import json
 import math
@@ -315,7 +316,7 @@ def test_unread_answers_do_not_block_the_worker():
 # ---- without a worker
 
 SCRIPT = """
-import sys; sys.path.insert(0, '.'); import client
+from jestlab.platform import client
 run = client.run()
 assert (run.seed, run.resume, run.config, run.needs) == (0, None, {}, {})
 run.log(4, {"grad/norm": 2}, loss=0.25)
@@ -330,10 +331,12 @@ print(run.stop_requested(), run.directory)
 """
 
 
-def test_a_copy_of_the_client_prints_without_jestlab(tmp_path):
-    shutil.copy(str(client.__file__), tmp_path / "client.py")
+def test_the_client_alone_prints_without_a_worker(tmp_path):
+    (tmp_path / "jestlab" / "platform").mkdir(parents=True)
+    shutil.copy(str(client.__file__), tmp_path / "jestlab" / "platform" / "client.py")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
-    command = [sys.executable, "-I", "-S", "-c", SCRIPT]
+    environment["PYTHONPATH"] = str(tmp_path)
+    command = [sys.executable, "-S", "-c", SCRIPT]  # without site-packages
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "log: step 4, grad/norm 2.0, loss 0.25",
@@ -343,6 +346,17 @@ def test_a_copy_of_the_client_prints_without_jestlab(tmp_path):
         f"artifact: name model, path {tmp_path}/model.npz",
         f"False {tmp_path}",
     ]
+
+
+def test_the_client_runs_on_python_3_9_with_only_the_standard_library():
+    tree = ast.parse(Path(str(client.__file__)).read_text(encoding="utf-8"), feature_version=(3, 9))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+    # Annotations aren't evaluated; unions of types elsewhere need Python 3.10.
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    tested = [call.args[1] for call in calls if ast.unparse(call.func) == "isinstance"]
+    assert tested and not [kind for kind in tested if isinstance(kind, ast.BinOp)]
 
 
 def test_a_missing_worker_is_reported(monkeypatch, tmp_path):

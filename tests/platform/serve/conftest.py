@@ -93,7 +93,7 @@ class Client:
         scope = {
             "type": "http", "http_version": self.http_version, "scheme": "http", "method": method,
             "root_path": "", "path": unquote(where), "raw_path": where.encode(),
-            "query_string": query.encode(), "headers": encoded,
+            "query_string": query.encode(), "headers": encoded, "asgi": {"spec_version": "2.4"},
         }  # fmt: skip
         sent: list[Message] = []
 

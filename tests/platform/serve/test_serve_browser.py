@@ -40,23 +40,22 @@ def test_pages_follow_runs(lab, serving, visited):
         tab = shown.tab
         tab.locator("a", has_text="toy").first.click()
         until(tab, "location.pathname === '/experiment/toy'")
-        state = "document.querySelector('[data-live=\"0 state\"]').textContent"
-        until(tab, f"{state}.includes('running')")
+        row = "document.querySelector('table.runs tbody tr').textContent"
+        until(tab, f"{row}.includes('running')")
         points = "(document.querySelector('#losses path.line')?.getAttribute('d').split('L').length ?? 0)"
         for step in (2, 4, 6):
             first.log(step - 1, {"loss": 2.0 / step})
             first.log(step, {"loss": 1.0 / step})
             first.progress(step, 10)
             first.flush()
-            progress = "document.querySelector('[data-live=\"0 progress\"]').textContent"
-            until(tab, f"{progress}.includes('{step} of 10')")
+            until(tab, f"{row}.includes('{step} of 10')")
             until(tab, f"{points} >= {step}")
 
         run = visited(f"{url}/run/{planned.runs[0].fingerprint}")
         for attempt in (first, *others):
             attempt.evaluation(10, 640, 1e6, {"toy/score": 0.5})
             attempt.complete()
-    until(tab, f"{state}.includes('completed')")
+    until(tab, f"{row}.includes('completed')")
     until(tab, HAS_RESULTS)
     until(run.tab, "document.querySelector('[data-live=status]').textContent.includes('completed')")
     with tab.expect_download() as waiting:
@@ -68,6 +67,42 @@ def test_pages_follow_runs(lab, serving, visited):
     asked = {address for page in (shown, run) for address in page.requests}
     assert all(address.startswith((url, "data:", "blob:")) for address in asked)
     assert shown.complaints == run.complaints == []
+
+
+def test_labels_open_in_place_and_a_table_is_one_tab_stop(lab, runs, serving, visited):
+    shown = visited(f"{serving(lab)}/experiment/toy")
+    tab = shown.tab
+    stops = "[...document.querySelectorAll('table.runs :is(a, input)')].filter((each) => each.tabIndex === 0)"
+    seeds = "document.querySelectorAll('table.runs tr.seed').length"
+    tab.evaluate("window.isSamePage = true")
+    tab.locator("table.runs a.toggle", has_text="joint").click()
+    until(tab, f"{seeds} === 2 && location.search === '?open=joint'")
+    tab.locator("table.runs thead a", has_text="Loss").click()
+    until(tab, "document.querySelector('table.runs th[aria-sort] a').textContent === 'Loss'")
+    assert tab.evaluate(f"{stops}.length") == 1
+    tab.locator("table.runs a.toggle", has_text="joint").focus()
+    tab.keyboard.press("ArrowDown")
+    assert tab.evaluate("document.activeElement.textContent") == "seed 0"
+    tab.keyboard.press("ArrowUp")
+    tab.keyboard.press("Enter")
+    until(tab, f"{seeds} === 0")
+    assert tab.evaluate("document.activeElement.textContent") == "joint"
+    assert tab.evaluate(f"{stops}.length === 1 && window.isSamePage")
+    assert shown.complaints == []
+
+
+def test_small_charts_are_enlarged_and_keys_are_filtered(lab, runs, serving, visited):
+    shown = visited(f"{serving(lab)}/run/{runs['joint/0']}")
+    tab = shown.tab
+    title = "document.querySelector('#curves > .plot .title.y')?.textContent"
+    until(tab, f"{title} === 'loss'")
+    tab.locator("#curves .grid button", has_text="toy/score").click()
+    until(tab, f"{title} === 'toy/score (%) ↑'")
+    tab.locator("summary", has_text="All keys").click()
+    tab.locator("input[data-filter]").fill("STEPS")
+    visible = "[...document.getElementById('all-keys').rows].filter((row) => !row.hidden).length"
+    assert tab.evaluate(visible) == 1
+    assert shown.complaints == []
 
 
 def test_forms_write_with_the_token(lab, runs, serving, visited):

@@ -1,19 +1,21 @@
 """What pages show, and what their forms write."""
 
+import html
 import json
 import re
 from contextlib import closing
 from unittest.mock import Mock
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import labs_support as labs
 import plans_support as plans
+from pytest import approx
 from sqlalchemy import text
 from tests.platform.serve.conftest import STUDY, record
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
-from jestlab.platform.serve import results
+from jestlab.platform.serve import compare, experiment, results
 from jestlab.platform.store.annotations import Subject, notes, save_query, saved_queries, tags
 from jestlab.platform.store.store import Store
 
@@ -45,16 +47,19 @@ def test_every_page_answers(lab, runs, client, monkeypatch):
     assert asks.get("/experiment/toy/results", if_none_match=shown.headers["etag"]).status == 304
     assert asks.get(f"/run/{run[:12]}").headers["location"] == f"/run/{run}"
     assert "6 completed" in asks.get("/").text
-    assert len(json.loads(asks.get(f"/compare?run={run}&run={other}&data").body)["series"]) == 2
+    assert len(json.loads(asks.get(f"/compare?run={run}&run={other}&data").body)["charts"]["loss"]) == 2
     for path in ("/experiment/toi", "/run/000000000000", "/nowhere", "/experiment/toy/file/results.db"):
         assert asks.get(path).status == 404, path
 
 
 def test_live_curves_have_the_color_of_their_label(lab, runs, client):
-    series = json.loads(client(lab).get("/experiment/toy/losses").body)["series"]
-    colors = {one["name"].split("/")[0]: one["color"] for one in series}
-    assert len(series) > len(colors) == len(set(colors.values()))
-    assert all(one["color"] == colors[one["name"].split("/")[0]] for one in series)
+    asks = client(lab)
+    [lines] = json.loads(asks.get("/experiment/toy/losses").body)["charts"].values()
+    colors = {one["label"]: one["color"] for one in lines}
+    assert len(lines) > len(colors) == len(set(colors.values()))
+    assert all(one["color"] == colors[one["label"]] for one in lines)
+    page = asks.get("/experiment/toy").text
+    assert all(f"background: {color.replace(' ', '')}" in page for color in colors.values())
 
 
 def test_files_are_those_of_the_report(lab, runs, client):
@@ -76,17 +81,141 @@ def test_a_union_shows_the_results_of_its_studies(lab, client):
         assert asks.get(image).body.startswith(b"\x89PNG")
 
 
+def table_of(page):
+    """Return the texts of the cells in each row of the table of runs, and the headers."""
+    _, table = page.split('<table class="runs', 1)
+    table, *_ = table.partition("</table>")
+    rows = [
+        [
+            " ".join(re.sub("<[^>]*>", " ", cell).split())
+            for cell in re.findall("<t[hd].*?</t[hd]>", row, re.S)
+        ]
+        for row in re.findall("<tr.*?</tr>", table, re.S)
+    ]
+    return rows[0], rows[1:]
+
+
+def test_runs_are_grouped_by_label_and_seeds_are_sent_when_opened(lab, runs, client):
+    asks = client(lab)
+    headers, rows = table_of(asks.get("/experiment/toy").text)
+    assert headers == ["Run", "toy/score, %", "Δ uniform", "State", "Loss", "Time", "FLOPs"]
+    assert [row[0] for row in rows] == ["reference ×2 seeds", "joint ×2 seeds", "uniform ×2 seeds"]
+    _, joint, uniform = (dict(zip(headers, row, strict=True)) for row in rows)
+    # The scores of joint are 55% and 70%: the mean ± 12.706 · 10.607 / √2, by Student's t with one degree.
+    assert joint["toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
+    assert joint["State"] == "✓ 2 completed" and uniform["Δ uniform"] == ""
+    page = asks.get("/experiment/toy?open=joint").text
+    _, rows = table_of(page)
+    assert [row[0] for row in rows] == [
+        "reference ×2 seeds",
+        "joint ×2 seeds",
+        "seed 0",
+        "seed 1",
+        "uniform ×2 seeds",
+    ]
+    assert runs["joint/0"] in page and runs["uniform/0"] not in page
+    assert 'href="/experiment/toy?open=joint"' not in page  # a second click closes it
+
+
 def test_the_table_is_searched_filtered_and_sorted(lab, runs, client):
     def shown(query):
-        page = client(lab).get(f"/experiment/toy?{query}").text
-        return re.findall(r'class="name" href="[^"]*">([^<]*)<', page)
+        return [row[0] for row in table_of(client(lab).get(f"/experiment/toy?{query}").text)[1]]
 
-    assert len(shown("")) == 6
-    assert set(shown("find=JOINT")) == {"joint"}
+    assert shown("find=JOINT") == ["joint ×2 seeds", "seed 0", "seed 1"]  # few found runs are shown at once
+    assert shown(f"find={runs['joint/1'][:12]}") == ["joint"]
     assert shown("state=FAILED") == []
-    assert shown("sort=run")[0] == "joint"
-    assert shown("sort=-run")[0] == "uniform"
+    assert shown("sort=run")[0] == "joint ×2 seeds"
+    assert shown("sort=-run")[0] == "uniform ×2 seeds"
+    assert [label.split()[0] for label in shown("sort=-score")] == ["uniform", "joint", "reference"]
+    assert shown("sort=-loss&open=joint")[1:] == ["joint ×2 seeds", "seed 1", "seed 0", "reference ×2 seeds"]
     assert client(lab).get("/experiment/toy?sort=shoesize").status == 400
+
+
+def test_many_labels_are_on_several_pages(lab, runs, client, monkeypatch):
+    monkeypatch.setattr(experiment, "PER_PAGE", 2)
+    asks = client(lab)
+    first, second = (asks.get(f"/experiment/toy?page={page}&sort=run").text for page in (1, 2))
+    assert [len(table_of(page)[1]) for page in (first, second)] == [2, 1]
+    assert "/experiment/toy?sort=run&amp;page=2" in first and "Page 2 of 2" in second
+
+
+def test_runs_are_compared_by_their_names(lab, runs, client):
+    asks = client(lab)
+    page = asks.get("/compare?run=toy/uniform/0&run=toy/joint&base=toy/joint/1").text
+    assert re.findall(r'href="/run/([0-9a-f]+)"', page)[:3] == [
+        runs["uniform/0"],
+        runs["joint/0"],
+        runs["joint/1"],
+    ]
+    row = page[page.index("toy/score") : page.index("</tr>", page.index("toy/score"))]
+    cells = [" ".join(cell.split()) for cell in re.findall(r">([^<>]+)<", row)]
+    assert cells == ["60.0", "−10.0", "55.0", "−15.0", "70.0"]
+    names = urlencode(
+        [("run", "toy/joint"), ("run", runs["uniform/0"]), ("metric", "toy/score"), ("data", "1")]
+    )
+    lines = json.loads(asks.get(f"/compare?{names}").body)["charts"]["toy/score"]
+    assert [(line["name"], line["y"]) for line in lines] == [
+        ("toy/joint/0", approx([55.0])), ("toy/joint/1", approx([70.0])), ("toy/uniform/0", approx([60.0])),
+    ]  # fmt: skip
+    assert len({line["color"] for line in lines}) == 3
+    for query, status, line in (
+        (
+            "run=toy/jiont/0",
+            404,
+            "no run 'toy/jiont/0': expected experiment/label/seed; did you mean 'toy/joint/0'?",
+        ),
+        ("run=toi/joint/0", 404, "no experiment 'toi'"),
+        ("run=toy/joint&base=toy/uniform/0", 400, "base 'toy/uniform/0' isn't one of the compared runs"),
+    ):
+        answer = asks.get(f"/compare?{query}")
+        assert answer.status == status and line in answer.text, query
+
+
+def test_the_name_of_a_run_in_several_labs_is_ambiguous(tmp_path, lab, runs, client):
+    other = Lab.find(tmp_path / "other")
+    other.root.mkdir()
+    record(other, STUDY)
+    asks = client(lab, other)
+    answer = asks.get("/compare?run=toy/joint/0")
+    assert (answer.status, answer.text) == (400, "several labs have 'toy': add &lab=lab to the address")
+    assert runs["joint/0"] in asks.get("/compare?run=toy/joint/0&lab=other").text
+
+
+def test_numbers_are_aligned_at_the_decimal_point():
+    assert compare.aligned(["1.25", "—", "10", "3.5"]) == [
+        "1.25",
+        "—\u2008\u2007\u2007",
+        "10\u2008\u2007\u2007",
+        "3.5\u2007",
+    ]
+
+
+def test_the_page_of_a_run_folds_failures_and_shows_the_exception_first(lab, client):
+    failing = plans.run("joint", config={"steps": 3})
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, plans.plan(failing))
+        for number, error in enumerate(("no device", "step 3", "step 4"), start=1):
+            attempt = plans.begun(store, failing, lab.root / failing.directory)
+            attempt.fail(f"exit code 1: line {number} | ValueError: {error}")
+    page = client(lab).get(f"/run/{failing.fingerprint}").text
+    banner, *_ = page[page.index('role="alert"') :].partition("</p>")
+    assert "<b>ValueError: step 4</b> ×2" in banner and "#log" in banner
+    rows = re.findall(r'<tr><th scope="row">([^<]*)</th>.*?<b>(.*?)</b>', page[page.index('id="attempts"') :])
+    assert rows == [("1", "ValueError: no device"), ("2–3", "ValueError: step 4")]
+
+
+def test_charts_of_a_run_have_all_axes_and_units(lab, runs, client):
+    asks = client(lab)
+    run = runs["joint/0"]
+    page = asks.get(f"/run/{run}").text
+    titles = json.loads(html.unescape(re.findall(r'data-metrics="([^"]*)"', page)[0]))
+    assert titles == {"loss": "loss", "toy/score": "toy/score (%) ↑"}
+    charts = json.loads(asks.get(f"/run/{run}/curves?metric=loss&metric=toy/score").body)["charts"]
+    [loss], [score] = charts.values()
+    assert loss["x"]["steps"] == [*range(1, 11)] and loss["x"]["examples"] == [
+        64 * step for step in range(1, 11)
+    ]
+    assert (score["x"]["steps"], score["y"]) == ([10], approx([55.0]))
 
 
 def test_notes_tags_and_queries_are_written_with_their_author(lab, runs, client):

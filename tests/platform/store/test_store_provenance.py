@@ -121,12 +121,12 @@ def test_the_first_launch_announces_what_is_recorded_and_the_config_file_turns_i
     monkeypatch.setenv("JESTLAB_CONFIG", str(config))
     monkeypatch.setenv("JAX_ENABLE_CHECKS", "0")
     said = labs.here("launch", spec, "--no-reports", root=root).stdout
-    assert "recorded of each attempt: host, device" in said
+    assert "each attempt records, without secrets: host, device" in said
     assert f"To record less: `record: []` in {config}" in said
     query = ("query", "SELECT environment, git_patch FROM v_attempts", "--format", "json")
     assert '"environment": "{}"' in labs.here(*query, root=root).stdout
     again = labs.here("launch", spec, "--no-reports", "--set", "seeds=2", root=root).stdout
-    assert "recorded of each attempt" not in again
+    assert "each attempt records" not in again
 
 
 # ---- users' scripts

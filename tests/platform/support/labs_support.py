@@ -200,3 +200,9 @@ def hide_packages(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
         return find(name)
 
     monkeypatch.setattr(metadata, "distribution", distribution)
+
+
+def hide_modules(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Make imports of modules fail as if they were not installed."""
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)

@@ -40,17 +40,22 @@ def curves(plot: Plot) -> dict[str, Any]:
         plot: From `learning_curves`.
 
     Returns:
-        Axis titles and series as plain JSON. A series has x, y, the ends of the intervals (low and high), and
-        the text of each number.
+        Axis titles and series as plain JSON. A series has x, y, the ends of the intervals (low and high), the
+        text of each number, and x and y of the line of each seed, if there are few labels.
     """
-    data, numbers = plot.data, plot.texts.numbers
+    data, numbers = plot.data[plot.data["kind"] == "mean"].reset_index(drop=True), plot.texts.numbers
     divisor, title, amount = _effort(plot.texts.x, data["effort"])
     columns = _columns(data, {"x": "effort"}, amount, divisor) | _columns(data, {"y": "mean"}, numbers)
     band = _columns(data, {"low": "low", "high": "high"}, numbers)
+    lines: dict[str, list[dict[str, list[float]]]] = {}
+    for (label, _), seed in plot.data[plot.data["kind"] == "seed"].groupby(["label", "seed"], sort=False):
+        line = {"x": _rounded(seed["effort"] / divisor), "y": _rounded(seed["mean"])}
+        lines.setdefault(str(label), []).append(line)
     series = []
     for look, rows in _of_labels(data):
         own = columns | (band if look["seeds"] > 1 else dict.fromkeys(band, ()))
-        series.append(_identity(look) | {"seeds": int(look["seeds"])} | {key: own[key][rows] for key in own})
+        one = {"seeds": int(look["seeds"]), "lines": lines.get(str(look["label"]), [])}
+        series.append(_identity(look) | one | {key: own[key][rows] for key in own})
     ends = data[(data["role"] == "baseline") & data["final"]]
     return _chart("curves", plot, title, data, series) | {"baseline_level": ends["mean"].tolist()}
 
@@ -64,7 +69,7 @@ def pareto(plot: Plot) -> dict[str, Any]:
     Returns:
         Axis titles, series, and the points of the front, as plain JSON. A series has x and y of the mean, the
         ends of their intervals, standing (front, ambiguous, or dominated; empty for references), x and y of
-        the seeds, and the text of each number.
+        the seeds, the text of each number, and the path over training, if the figure shows paths.
     """
     data, numbers = plot.data, plot.texts.numbers
     means, seeds = (data[data["kind"] == kind].reset_index(drop=True) for kind in ("mean", "seed"))
@@ -77,11 +82,16 @@ def pareto(plot: Plot) -> dict[str, Any]:
     ends = _columns(means, {"low": "low", "high": "high"}, numbers)
     ends |= {end: (means[f"cost{end[1:]}"] / divisor).tolist() for end in ("x_low", "x_high")}
     ends |= {"standing": means["standing"].where(means["role"] != "reference", "").tolist()}
+    paths = plot.data[plot.data["kind"] == "trajectory"]
+    lines = {
+        str(label): {"x": _rounded(rows["cost"] / divisor), "y": _rounded(rows["score"])}
+        for label, rows in paths.groupby("label", sort=False)
+    }
     series = []
     for place, mean in enumerate(means.to_dict("records")):
         rows = places[mean["label"]]
         one = {name: values[place] for name, values in ends.items()} | {"seeds": rows.stop - rows.start}
-        one |= {name: [values[place]] for name, values in points.items()}
+        one |= {name: [values[place]] for name, values in points.items()} | {"path": lines.get(mean["label"])}
         series.append(_identity(mean) | one | {name: values[rows] for name, values in of_seeds.items()})
     front = means[means["on_front"].eq(True)].sort_values("cost")
     chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series)
@@ -155,6 +165,11 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[
     if with_unit != title:
         text = cache(lambda value: f"{units.significant(value / divisor)} {unit}")
     return divisor, with_unit, lambda values: list(map(text, values.tolist()))
+
+
+def _rounded(values: pd.Series[float]) -> list[float]:
+    """Return values with the digits that a drawing needs."""
+    return [float(f"{value:.5g}") for value in values]
 
 
 def _columns(

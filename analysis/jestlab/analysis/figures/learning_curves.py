@@ -79,7 +79,7 @@ def learning_curves(
     highlight: Sequence[str] = (),
     together: bool = False,
 ) -> Plot:
-    """Plot the mean score, or metrics, over training: a curve for each label, with a band.
+    """Plot the mean score, or metrics, over training: a curve for each label, with a band and thin seeds.
 
     The final score of the baseline is a dotted line, and that of a reference, which doesn't compete, a dashed
     gray line. More than seven curves have a panel each, unless some are highlighted.
@@ -95,8 +95,9 @@ def learning_curves(
 
     Returns:
         The plot, named "curves", or "curves_" and the names of the metrics. Its data: effort, mean, low, and
-        high for each panel, label, and point; panel, y_label, log, and in_percent describe the panel and its
-        vertical axis; alone is true for a curve with a panel to itself.
+        high for each panel, label, and point, of kind "mean", and of kind "seed" if there are few labels;
+        panel, y_label, log, and in_percent describe the panel and its vertical axis; alone is true for a
+        curve with a panel to itself.
 
     Raises:
         ValueError: Nothing can be drawn yet, the baseline or a label is unknown, or there is neither a score
@@ -115,11 +116,15 @@ def learning_curves(
         judged = frames.scored_by([values.name]) if values.name in frames.evaluated else frames
         lost += about_lost(judged, frames.labels)
         column = "step" if over == "steps" else over
-        curves = mean_curves(smoothed(values.curves, smooth) if smooth else values.curves, column)
+        of_seeds = smoothed(values.curves, smooth) if smooth else values.curves
+        curves = mean_curves(of_seeds, column)
         if curves.empty:
             missing = f"no {values.name} to draw over {over} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
-        part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []))
+        part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []), ["label"])
+        part["kind"], part["seed"] = "mean", math.nan
+        if part.loc[part["role"] != "reference", "label"].nunique() <= _MOST_TOGETHER:
+            part = pd.concat([part, _seeds(part, of_seeds, column)], ignore_index=True)
         part[["mean", "low", "high"]] *= values.metric.factor
         part["panel"], part["y_label"] = values.name, values.axis
         part["log"], part["in_percent"] = values.metric.scale == "log", values.metric.suffix == "%"
@@ -134,7 +139,7 @@ def learning_curves(
     colored = data.loc[data["role"].isin(["baseline", "competitor"]), "label"].nunique()
     is_split = colored > _MOST_TOGETHER and not (highlight or together or len(measured) > 1)
     bands = "bands" if is_split or colored <= _MOST_TOGETHER else ""
-    sentences += about_seeds(data["seeds"].max(), bands)
+    sentences += about_seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
     if smooth:
         sentences.append(f"Smoothed: running mean over {smooth} points of each seed.")
     if (data["final"] & (data["role"] == "baseline")).any():
@@ -156,11 +161,28 @@ def learning_curves(
     return Plot(name, data, words, _draw)
 
 
-def _thinned(data: pd.DataFrame) -> pd.DataFrame:
+def _seeds(means: pd.DataFrame, curves: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return the curves of the seeds that count in the means of competing labels, if they are several."""
+    import pandas as pd
+
+    several = means[(means["seeds"] > 1) & (means["role"] != "reference")].drop_duplicates("label")
+    looks = several[["label", "role", "text", "color", "marker", "line", "dark"]]
+    rows = curves[["label", "seed", column, "score", "final"]].dropna()
+    ended = rows.loc[rows.pop("final") & (rows["score"].abs() < math.inf), ["label", "seed"]]
+    counted = pd.concat([ended, rows.loc[~rows["label"].isin(ended["label"]), ["label", "seed"]]])
+    rows = (
+        rows.merge(counted.drop_duplicates())
+        .merge(looks, on="label")
+        .rename(columns={column: "effort", "score": "mean"})
+    )
+    return _thinned(rows, ["label", "seed"]).assign(kind="seed", seeds=1, final=False)
+
+
+def _thinned(data: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Drop the points of long curves that a plot does not need."""
     x, y = data["effort"].to_numpy(float), data["mean"].to_numpy(float)
-    of_labels: Any = data.groupby("label", sort=False).indices.values()
-    kept = [place for rows in of_labels for place in rows[thinned(x[rows], y[rows], _COLUMNS)]]
+    of_curves: Any = data.groupby(by, sort=False).indices.values()
+    kept = [place for rows in of_curves for place in rows[thinned(x[rows], y[rows], _COLUMNS)]]
     return data.iloc[kept].reset_index(drop=True)
 
 
@@ -235,7 +257,11 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     """Draw curves (thin and gray for the role "other"), the bands if there are few, and levels."""
-    competing = data[data["role"] != "reference"]
+    for _, seed in data[data["kind"] == "seed"].groupby(["label", "seed"]):
+        axes.plot(
+            seed["effort"], seed["mean"], color=seed["color"].iloc[0], alpha=0.35, linewidth=0.6, zorder=2
+        )
+    competing = data[(data["role"] != "reference") & (data["kind"] == "mean")]
     is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
     count_axis(axes)
     for _, curve in competing.groupby("label", sort=False):

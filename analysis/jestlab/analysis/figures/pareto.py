@@ -30,13 +30,14 @@ from .plot import (
     title,
     what_score_is,
 )
-from .style import GRAY
+from .style import FRONT
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 _BEYOND = 1.1  # the reference point of the hypervolume costs a tenth more than the most expensive label
+_MOST_PATHS = 8  # labels with paths over training
 _MOST_NAMED = 24  # labels: if there are more, as in a union, only the front and the baseline are named
 
 
@@ -44,7 +45,7 @@ def pareto(
     frames: Frames,
     baseline: str | None = None,
     scope: Scope = "scoring",
-    trajectories: bool = False,
+    trajectories: bool | None = None,
     over: Effort | None = None,
 ) -> Plot:
     """Plot the mean final score against the total cost of training, with the Pareto front of the means.
@@ -56,8 +57,8 @@ def pareto(
     Args:
         baseline: Label or run; by default the study's baseline.
         scope: Which FLOPs count.
-        trajectories: Whether to show the path of each mean over training, faintly. The points of a path
-            belong to one budget, so they are never part of the front.
+        trajectories: Whether to show the path of each mean over training, faintly; None for figures of few
+            labels. The points of a path belong to one budget, so they are never part of the front.
         over: Unit of cost; None for the first of FLOPs, seconds, and examples that is known.
 
     Returns:
@@ -85,6 +86,8 @@ def pareto(
     lost = [label for label, fates in frames.fates.items() if DIVERGED in fates]
     means = _means(runs, metric.sign, [*frames.apart_from(compared), *lost])
     parts = [means.assign(kind="mean"), runs[["label", "seed", "cost", "score"]].assign(kind="seed")]
+    if trajectories is None:
+        trajectories = len(means) <= _MOST_PATHS
     if trajectories:
         paths = mean_curves(curves[curves["label"].isin(means["label"])], cost)
         paths = paths.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]]
@@ -184,5 +187,5 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     on_front = means[means["on_front"].eq(True)].sort_values("cost")
     x, y = on_front["cost"].tolist(), on_front["score"].tolist()  # empty if a seed of every label diverged
     heights = [up[texts.metric.goal == "min"], *y, *y[-1:]]
-    axes.step([*x[:1], *x, across[1]], heights, where="post", color=GRAY, linewidth=1.0, zorder=2)
+    axes.step([*x[:1], *x, across[1]], heights, where="post", color=FRONT, linewidth=0.9, zorder=1.5)
     return finish(figure, texts, sheet)

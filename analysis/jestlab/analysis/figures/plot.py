@@ -261,18 +261,20 @@ def _references(data: pd.DataFrame) -> pd.DataFrame:
 # ---- words: captions and labels of axes
 
 
-def about_seeds(count: float, bands: str | None = None) -> list[str]:
+def about_seeds(count: float, bands: str | None = None, *, thin: bool = False) -> list[str]:
     """Describe means and intervals, or say that each label has one seed.
 
     Args:
         count: Largest number of seeds.
         bands: Shape of the intervals around lines, empty for none; None for markers with bars.
+        thin: Whether each seed has a thin line.
     """
     if count <= 1:
         return ["One seed each."]
     if bands is None:
-        return [f"Markers: mean over seeds; bars: {UNCERTAINTY}; circles: seeds."]
-    return [f"Lines: mean over seeds{f'; {bands}: {UNCERTAINTY}' if bands else ''}."]
+        return [f"Markers: mean over seeds; bars: {UNCERTAINTY}; dots: seeds."]
+    parts = ["Lines: mean over seeds", *([f"{bands}: {UNCERTAINTY}"] if bands else [])]
+    return ["; ".join([*parts, *(["thin lines: seeds"] if thin else [])]) + "."]
 
 
 def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:

@@ -12,7 +12,7 @@ from ..frames import Frames
 from ..sheet import Sheet
 from .panels import finish, panels, wrapped
 from .plot import Plot, Texts, title
-from .style import GRAY, size_of
+from .style import GRAY, ink, size_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,13 +72,14 @@ def selected(frames: Frames, pictures: Pictures | None = None) -> Plot:
     labels = frames.competitors
     data = pd.DataFrame(pictures(frames.experiment, tuple(labels[:_MOST]), PICTURES))
     data["text"] = data["label"].map(frames.shown)
+    data["color"] = [ink(frames.colors[label].light) for label in data["label"]]
     more = f" Shown: the first {_MOST} of {len(labels)} labels." if len(labels) > _MOST else ""
     caption = f"{PICTURES} of the examples that the first seed of each run trained on in a step.{more}"
     return Plot("selected", data, Texts(title(frames), caption, "", ""), _draw_over_training)
 
 
 def super_batch(name: str, shown: Sequence[ShownExample], heading: str, caption: str) -> Plot:
-    """Show examples of one super-batch with captions and scores, the selected examples first."""
+    """Show examples of one super-batch with captions and scores, selected ones above, rejected ones below."""
     import pandas as pd
 
     return Plot(name, pd.DataFrame(shown), Texts(heading, caption, "", ""), _draw_super_batch)
@@ -118,12 +119,13 @@ def _draw_over_training(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figur
             axes.set_title(f"step {step:,}", size=size_of("caption"), color=GRAY, pad=2)
         first, size = all_axes[place * columns], size_of("name")
         name = wrapped(str(mosaics[0][1]["text"].iloc[0]), _NAME, size)
-        first.text(-0.03, 0.5, name, transform=first.transAxes, ha="right", va="center", size=size)
+        style: dict[str, Any] = {"size": size, "color": mosaics[0][1]["color"].iloc[0]}
+        first.text(-0.03, 0.5, name, transform=first.transAxes, ha="right", va="center", **style)
     return finish(figure, texts, sheet)
 
 
 def _draw_super_batch(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw the selected images, then the rejected ones, each with its caption and score below it."""
+    """Draw the selected images, and below them the rejected ones, each with its caption and score."""
     parts = [part.to_dict("records") for _, part in data.groupby(~data["selected"])]
     across = max(1, min(max(map(len, parts)), int(sheet.inches / _WIDE)))
     rows = [-(-len(part) // across) for part in parts]

@@ -12,7 +12,7 @@ from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
 from ..tables.summary import factor_text
-from .axes import count_axis
+from .axes import count_axis, draw_seeds
 from .bars import height_of, name_bars, wrapped_names, write_at_end
 from .panels import finish, panels
 from .plot import Plot, Texts, about_lost, styled, title, what_score_is
@@ -36,8 +36,9 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
         scope: Which FLOPs count.
 
     Returns:
-        The plot. Its data: for each label and effort, x (the effort to match, NaN if the score is not
-        reached), the ends of its range (low and high), spent, factor (text), reached, and seeds.
+        The plot. Its data: for each label and effort, a row of kind "bar" with x (the effort to match, NaN if
+        the score is not reached), spent, factor (text), reached, and seeds; and a row of kind "seed" for each
+        run that reaches the score.
 
     Raises:
         ValueError: No run has completed with a score, the baseline is unknown, or scores have no order
@@ -53,12 +54,14 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     factor = f"fewer_{WORDS[found.efforts[0]].name}"
     others = table[table["label"] != compared].sort_values(factor, ascending=False, kind="stable")["label"]
     table = table[table["label"].isin([compared, *others[:_MOST]])]
-    bars = pd.concat([_bars(table, effort) for effort in efforts], ignore_index=True)
+    dots = found.runs[found.runs["label"].isin(table["label"])]
+    parts = [part for effort in efforts for part in (_bars(table, effort), _dots(dots, effort))]
+    bars = pd.concat(parts, ignore_index=True)
     shown = frames.shown[compared]
     sentences = [
         what_score_is(frames),
         f"Bars: effort until a run reaches the final score of {shown} with the same seed, median over seeds; "
-        f"lines: lowest to highest seed; open: spent without reaching it. Factors: {shown} over the run.",
+        f"dots: seeds; open: spent without reaching it. Factors: {shown} over the run.",
         *about_lost(frames, table["label"]),
     ]
     if len(others) > _MOST:
@@ -72,43 +75,48 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
 def _bars(rows: pd.DataFrame, effort: Effort) -> pd.DataFrame:
     """Return the efforts to match the baseline; the same rule applies to the baseline itself."""
     name = WORDS[effort].name
-    parts = {"x": "to_match", "most": "most", "low": "low", "high": "high", "spent": "spent"}
+    parts = {"x": "to_match", "most": "most", "spent": "spent"}
     bars = rows.rename(columns={f"{name}_{column}": part for part, column in parts.items()})
     bars = bars.rename(columns={"seeds_reached": "reached", "seeds_compared": "seeds"})
     bars = bars[["label", *parts, "reached", "seeds"]].replace(math.inf, math.nan)
     factors = [factor_text(dict(row), effort).partition(" (")[0] for _, row in rows.iterrows()]
-    is_known = bars["high"].notna()
-    bars[["low", "high"]] = bars[["low", "high"]].where(is_known)
-    return bars.assign(x=bars["x"].where(bars.pop("most").notna()), effort=effort, factor=factors)
+    x = bars["x"].where(bars.pop("most").notna())
+    return bars.assign(kind="bar", x=x, effort=effort, factor=factors)
+
+
+def _dots(runs: pd.DataFrame, effort: Effort) -> pd.DataFrame:
+    """Return the effort of each run that reaches the score."""
+    dots = runs.rename(columns={f"{WORDS[effort].name}_to_match": "x"})[["label", "seed", "x"]]
+    return dots.dropna(subset="x").assign(kind="seed", effort=effort)
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw a panel for each effort."""
+    data = data.assign(place=data["label"].factorize()[0])
     efforts: list[Any] = list(data.groupby("effort", sort=False))
     columns = 2 if sheet.inches > 4 else 1
     names = wrapped_names(data.drop_duplicates("label")["text"], 0.4 * sheet.inches / columns)
     height = height_of(names)
     figure, all_axes = panels(sheet, len(efforts), columns=columns, height=height, sharey=True)
     for axes, (effort, bars) in zip(all_axes, efforts, strict=True):
-        _draw_bars(axes, bars, effort)
+        _draw_bars(axes, bars[bars["kind"] == "bar"], bars[bars["kind"] == "seed"], effort)
         name_bars(axes, names)
     return finish(figure, texts, sheet)
 
 
-def _draw_bars(axes: Axes, bars: pd.DataFrame, effort: Effort) -> None:
+def _draw_bars(axes: Axes, bars: pd.DataFrame, dots: pd.DataFrame, effort: Effort) -> None:
     """Draw the effort to match the baseline, whose bar is at the top."""
     reached, most = bars["x"].notna(), bars["x"].fillna(bars["spent"])
     divisor, unit_name = unit(effort, most.nlargest(1))
-    places, (low, high) = range(len(bars)), (bars[end] / divisor for end in ("low", "high"))
-    axes.barh(
-        places, most / divisor, 0.7, color=bars["color"].where(reached, "white"), edgecolor=bars["color"],
-        linewidth=0.8,
-    )  # fmt: skip
-    axes.hlines(places, low, high, colors="black", linewidth=0.9)
-    ends = (most / divisor).fillna(0.0).combine(high, max)
-    for place, end, factor, color in zip(places, ends, bars["factor"], bars["color"], strict=True):
+    faces = bars["color"].where(reached, "white")
+    axes.barh(bars["place"], most / divisor, 0.7, color=faces, edgecolor=bars["color"], linewidth=0.8)
+    several = dots[dots.groupby("label")["x"].transform("size") > 1]
+    draw_seeds(axes, several["x"] / divisor, several["place"], several["color"])
+    farthest = bars["label"].map(several.groupby("label")["x"].max()).fillna(0.0)
+    ends = most.fillna(0.0).combine(farthest, max) / divisor
+    for place, end, factor, color in zip(bars["place"], ends, bars["factor"], bars["color"], strict=True):
         write_at_end(axes, factor, end, place, color=ink(color))
-    axes.set_xlim(0, ends.max())
+    axes.set_xlim(0, 1.02 * ends.max())
     count_axis(axes, share=0.75)  # the names of the bars take the rest
     what = WORDS[effort].amount
     axes.set_xlabel(

@@ -15,7 +15,8 @@ from ..colors import BASELINE, PALETTE, REFERENCE, LabelColor
 from ..intervals import INTERVAL
 from ..sheet import PLAIN, Sheet
 
-GRAY = "#59626d"  # notes and fronts
+GRAY = "#59626d"  # notes
+FRONT = "#aeb5bd"
 FAINT = "#c4c4c4"  # curves that are shown for comparison
 
 _MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")

@@ -21,7 +21,7 @@ function curveShapes(one, banded, weight) {
   if (banded) for (const seed of lines) shapes.push({ kind: "line", name: "seed", label, x: seed.x, y: seed.y, colour, width: 1, opacity: 0.35 });
   if (weight) shapes.push({ kind: "line", name: "seed", label, x, y: one.y, colour, width: 1, opacity: 0.25 });
   const y = weight ? smoothed(one.y, weight) : one.y;
-  shapes.push({ kind: "line", label, x, y, colour, dash, width: one.width });
+  shapes.push({ kind: "line", label, x, y, colour, dash, ...(one.thin ? { width: 1.2, opacity: 0.75 } : {}) });
   if (x.length <= MOST_MARKED) shapes.push({ kind: "marks", label, x, y, colour, size: 5 });
   return shapes;
 }
@@ -40,13 +40,14 @@ function paretoShapes(one, interval) {
   const name = shortened(one.text);
   const mean = [
     name,
-    `${one.y_text[0]} at ${one.x_text[0]}`,
-    ...(one.seeds > 1 ? [`${interval} ${one.low_text} to ${one.high_text}, ${one.seeds} seeds`] : []),
+    `${one.y_text[0]}${one.seeds > 1 ? ` [${one.low_text}, ${one.high_text}]` : ""} at ${one.x_text[0]}`,
+    ...(one.seeds > 1 ? [`mean [${interval}], ${one.seeds} seeds`] : []),
     ...(one.standing ? [STANDINGS[one.standing]] : []),
   ];
   const seeds = one.seed.map((seed, i) => [`${name}, seed ${seed}`, `${one.seed_y_text[i]} at ${one.seed_x_text[i]}`]);
   return [
-    { kind: "marks", label: "", of: label, x: one.seed_x, y: one.seed_y, colour, size: 5, opacity: 0.55, texts: seeds },
+    ...(one.path ? [{ kind: "line", name: "seed", label, ...one.path, colour, width: 1, opacity: 0.4 }] : []),
+    ...(one.seeds > 1 ? [{ kind: "marks", label: "", of: label, x: one.seed_x, y: one.seed_y, colour, size: 5, opacity: 0.55, texts: seeds }] : []),
     { kind: "bars", label, x: one.x[0], y: one.y[0], x_low, x_high, low, high, colour },
     { kind: "marks", label, x: one.x, y: one.y, colour, symbol, size: 11, fill: FILLS[one.standing] ?? "open", texts: [mean] },
   ];
@@ -70,7 +71,8 @@ function namesOf(series, kind) {
 /** Return a figure of runs from a server: series of {label, name, color, dash, x, y}; x may have a list for each axis. */
 function runsFigure(y_title, series, x_title = "steps") {
   const axes = series.length && !Array.isArray(series[0].x) ? Object.keys(series[0].x) : [x_title];
-  const on = (axis) => (one) => ({ ...one, label: one.label ?? one.name, group: one.label, text: one.name, width: 1.6, x: one.x[axis] ?? one.x });
+  const thin = new Set(series.map((one) => one.label)).size < series.length; // several seeds of a label
+  const on = (axis) => (one) => ({ ...one, label: one.label ?? one.name, group: one.label, text: one.name, thin, x: one.x[axis] ?? one.x });
   const variant = (axis) => ({ kind: "curves", x_title: axis, y_title, smooth: true, levels: [], series: series.map(on(axis)) });
   return { variants: Object.fromEntries(axes.map((axis) => [axis, variant(axis)])) };
 }

@@ -166,7 +166,7 @@ class Plot {
     const { shapes, levels, x, y } = this.scene;
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) this.svg.setAttribute(name, value);
     this.ranges = { x: this.range("x"), y: this.range("y") };
-    const yTicks = ticks(...this.ranges.y, this.small ? 2 : Math.max(2, height / 60), y.log);
+    const yTicks = ticks(...this.ranges.y, this.small ? 3 : Math.max(2, height / 60), y.log);
     const letters = Math.max(0, ...yTicks.map((tick) => widthOf(tickText(tick))));
     const names = !this.small && width >= NAMED_FROM ? this.scene.names ?? [] : [];
     const atEnds = names.filter((name) => name.end);
@@ -175,7 +175,7 @@ class Plot {
       ? { left: 8 + letters, right: width - 6, top: 6, bottom: height - 20 }
       : { left: 36 + letters, right: width - Math.max(12, margin), top: 12, bottom: height - 46 };
     const { left, right, top, bottom } = this.frame;
-    const xTicks = ticks(...this.ranges.x, this.small ? 2 : Math.max(2, (right - left) / 80), x.log);
+    const xTicks = ticks(...this.ranges.x, this.small ? 3 : Math.max(2, (right - left) / 80), x.log);
     this.svg.replaceChildren();
 
     const area = { x: left, y: top, width: Math.max(0, right - left), height: Math.max(0, bottom - top) };
@@ -207,6 +207,7 @@ class Plot {
     this.svg.append(this.inside);
     this.nameEnds(atEnds, right, top, bottom);
     this.namePoints(names.filter((name) => !name.end));
+    this.parts = Map.groupBy(this.svg.querySelectorAll("[data-label]"), (element) => element.dataset.label);
     this.leave();
   }
 
@@ -292,7 +293,7 @@ class Plot {
 
   band({ x, low, high, colour, label }) {
     const around = this.path([...x, ...[...x].reverse()], [...high, ...[...low].reverse()]);
-    return svg("path", { d: around ? `${around}Z` : "", fill: colour, opacity: 0.1, class: "band", "data-label": label });
+    return svg("path", { d: around ? `${around}Z` : "", fill: colour, "fill-opacity": 0.1, class: "band", "data-label": label });
   }
 
   line({ x, y, colour, dash, width = 2, opacity = 1, step, label = "", name = step ? "front" : "line" }) {
@@ -341,9 +342,10 @@ class Plot {
 
   /** Highlight a label and dim the others; without a label, the pinned one. */
   light(label) {
+    for (const element of this.parts.get(this.lit) ?? []) element.classList.remove("lit");
     this.lit = label || this.pinned;
-    this.svg.classList.toggle("dimmed", Boolean(this.lit));
-    for (const element of this.svg.querySelectorAll("[data-label]")) element.classList.toggle("lit", element.dataset.label === this.lit);
+    for (const element of this.parts.get(this.lit) ?? []) element.classList.add("lit");
+    this.svg.classList.toggle("dimmed", this.lit !== "");
   }
 
   pin(label) {
@@ -415,7 +417,9 @@ class Plot {
       return make("div", { class: one.label === this.lit ? "row lit" : "row" }, name, make("span", { class: "value" }, text));
     });
     const rest = rows.length - lines.length;
-    const heading = rows.length ? rows[0].one.x_text?.[rows[0].at] ?? `${tickText(column.value)} ${this.scene.x.title}` : "";
+    const [amount] = rows.map(({ one, at }) => one.x_text?.[at]);
+    const { title } = this.scene.x;
+    const heading = amount && title.includes("(") ? amount : `${amount ?? tickText(column.value)} ${title}`; // a unit is in both
     this.cursor = column;
     this.show(column.px, y, make("strong", {}, heading), ...lines, ...(rest > 0 ? [make("div", {}, `${rest} more`)] : []));
   }

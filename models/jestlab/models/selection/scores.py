@@ -6,7 +6,7 @@ A criterion g (Sec. 3.1 of the paper) combines the losses of the learner θ and 
     easy-reference s^easy  = −ℓ(· | θ*)
     learnability   s^learn =  ℓ(· | θ) − ℓ(· | θ*)
 
-A custom criterion may be any other elementwise function of the two losses (docs/how-to/extend-training.md).
+A custom criterion may be any other elementwise function of the two losses (docs/how-to/extend-selection.md).
 To add a criterion here, add it to `CRITERIA`, to `LINEAR` only if it is linear, its losses to `config.base`,
 and its label to `analysis.figures.learnability`.
 

@@ -17,7 +17,7 @@ from jestlab.platform.cli.output import reporting, say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.adopt import KINDS, Adoption, AdoptOptions, read
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.render import Block, table
+from jestlab.platform.render import Block, in_state, table
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted, few, on_one_line, printable
 
@@ -33,7 +33,7 @@ Nothing is uploaded or downloaded. KIND is the tool or format, and PATH is:
 \b
   wandb        a folder `wandb`, or one of the runs in it; offline runs too
   mlflow       a folder `mlruns`, or a database `mlflow.db`
-  tensorboard  a folder with event files (pip install 'jestlab[tensorboard]')
+  tensorboard  a folder with event files (pip install 'jestlab[adopt]')
   csv          a table with a row per step or run; tabs or semicolons too
   parquet      the same kind of table in Parquet
 
@@ -120,7 +120,8 @@ def _report_blocks(adopted: list[dict[str, Any]], study: str, options: AdoptOpti
         scores = [
             f"{name} {'—' if value is None else f'{value:.4g}'}" for name, value in run["scores"].items()
         ]
-        row = [f"{run['label']}/{run['seed']}", run["state"], f"{run['step']:,}", few(scores), run["origin"]]
+        name, state = f"{run['label']}/{run['seed']}", in_state(run["state"])
+        row = [name, state, f"{run['step']:,}", few(scores), run["origin"]]
         rows.append(row if dry_run else [*row, run["change"]])
     yield table(headers, rows, right=(2,))
     left_out = Counter[str]()

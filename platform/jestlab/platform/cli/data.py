@@ -29,6 +29,7 @@ from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import RUN
 from jestlab.platform.cli.options import FILE, FOLDER, RUN_HELP, examples, json_option, lab_options
 from jestlab.platform.cli.output import counting, reporting, say, show, writing
+from jestlab.platform.dependencies import check
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
@@ -61,6 +62,7 @@ _image_size = click.option(
 @click.group(cls=SubcommandGroup, epilog=_EPILOG)
 def data_command() -> None:
     """Make, fetch, pack, and inspect image-text shards and benchmarks."""
+    check("jax")
 
 
 @data_command.group("make", cls=SubcommandGroup, epilog=_EPILOG)
@@ -121,6 +123,7 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
     if icons.is_made(folder, sets):
         say(f"{folder}: the icons already exist", err=True)
     else:
+        check("icons")
         with counting("Downloading", len(sets)) as advance:
             icons.download(sets, folder / icons.PACKAGES, advance)
         with reporting("Drawing icons") as report:
@@ -333,7 +336,7 @@ def _shard_lines(summary: dict[str, Any]) -> Iterator[Block]:
             if is_filtered:
                 row += [f"{counts['kept']:,}", f"{counts['kept'] / counts['examples']:.1%}"]
             rows.append(row)
-        headers = (column, "pairs", "share", *(("kept", "of kind") if is_filtered else ()))
+        headers = (column, "pairs", "share", *(("kept", "kept share") if is_filtered else ()))
         yield table(headers, rows, right=(1, 2, 3, 4))
     if is_filtered:
         without = f"; {count:,} have no metadata" if (count := summary["without_metadata"]) else ""

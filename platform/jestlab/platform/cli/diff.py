@@ -58,21 +58,14 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
 
 
 def _blocks(about: dict[str, Any], titles: Sequence[str], metrics: Metrics) -> Iterator[Block]:
-    if "config" in about:
-        rows = [
-            (
-                run["name"],
-                run["fingerprint"][:8],
-                in_state(run["state"])
-                + (f", retracted: {_text(run['retracted'])}" if run["retracted"] else ""),
-            )
-            for run in about["runs"]
-        ]
-        yield table(("", "", ""), rows)
+    if "config" not in about:
+        yield f"{titles[0]} compared with the current code and data"
+    else:
+        for run in about["runs"]:
+            line = styled(f"{run['name']}  {run['fingerprint'][:8]}  ") + in_state(run["state"])
+            yield line + (f", retracted: {_text(run['retracted'])}" if run["retracted"] else "")
         if len({title.partition("/")[0] for title in titles}) == 1:  # of one experiment
             titles = [title.partition("/")[2] for title in titles]
-    else:
-        yield f"{titles[0]} compared with the current code and data"
     for name in SECTIONS:
         if name not in about or (name == "data" and not about[name]):
             continue
@@ -85,20 +78,16 @@ def _blocks(about: dict[str, Any], titles: Sequence[str], metrics: Metrics) -> I
             (key, *(_ABSENT if value is None else write(value) for value in pair))
             for key, pair in about[name].items()
         ]
-        yield table((name, *titles), rows) if rows else _empty(name, "no difference")
+        yield table((name, *titles), rows) if rows else f"{name}: no difference"
         if name == "code" and about["source"]:
             yield ""
             yield from map(_source_line, about["source"].splitlines())
     for section in ("scores", "costs") if "scores" in about else ():
         numbers = [*_numbers(section, about[section], metrics)]
         yield ""
-        yield table((section, *titles, "Δ"), numbers, right=(1, 2, 3)) if numbers else _empty(section, "none")
+        yield table((section, *titles, "Δ"), numbers, right=(1, 2, 3)) if numbers else f"{section}: none"
     if "scores" in about:
         yield from ("", f"Δ: {titles[1]} minus {titles[0]}")
-
-
-def _empty(section: str, text: str) -> Text:
-    return styled(section, "bold") + f": {text}"
 
 
 def _numbers(section: str, about: Mapping[str, Any], metrics: Metrics) -> Iterator[tuple[str, ...]]:

@@ -20,12 +20,13 @@ from sqlalchemy import func, select
 from jestlab.analysis.connection import SCHEMA
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
-from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
+from jestlab.platform.dependencies import EXTRAS, LAUNCHING, missing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
 from jestlab.platform.lab.sync import Bucket
+from jestlab.platform.launch.notify import Sender
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import styled, table
 from jestlab.platform.store import schema
@@ -33,6 +34,8 @@ from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, LauncherRow
+from jestlab.platform.whoami import host_name
+from jestlab.platform.words import counted
 
 PROCESS_SECONDS = 60.0
 """Time limit of a check that runs in a separate process."""
@@ -50,17 +53,18 @@ class CheckResult(NamedTuple):
     remedy: str = ""
 
 
-@click.command(epilog=examples("doctor", "doctor --no-jax --json"))
+@click.command(epilog=examples("doctor", "doctor --no-jax --json", "doctor --notify"))
 @click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds, which is slow.")
+@click.option("--notify", is_flag=True, help="Send a test message to the services of `notify`.")
 @json_option()
 @lab_options
-def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
+def doctor_command(jax: bool, notify: bool, as_json: bool, lab: Lab) -> None:
     """Check packages, settings, the lab, executors, and JAX, and show how to fix each problem.
 
     Exit code: 0 if nothing is broken, otherwise 1. Warnings do not count.
     """
     found = []
-    for check, finding in run_checks(lab, jax):
+    for check, finding in run_checks(lab, jax, notify):
         found.append({"check": check, **finding._asdict()})
         if not as_json:
             level = styled(f"{finding.level:8}", _STYLES[finding.level])
@@ -71,9 +75,10 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
         raise SystemExit(1)
 
 
-def run_checks(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
+def run_checks(lab: Lab, jax: bool = True, notify: bool = False) -> Iterator[tuple[str, CheckResult]]:
     """Yield the name and result of each check. Errors become results. The check of JAX may take a minute."""
-    for name, check in (_CHECKS | ({"jax": _jax} if jax else {})).items():
+    checks = _CHECKS | ({"notify": _test_message} if notify else {}) | ({"jax": _jax} if jax else {})
+    for name, check in checks.items():
         try:
             yield from ((name, finding) for finding in check(lab))
         except UserError as error:
@@ -92,7 +97,7 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
 
     required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
-    versions = [metadata.version(each.name) if installed(each.name) else "missing" for each in required]
+    versions = [_version(each.name) for each in required]
     wrong = [
         (each, version)
         for each, version in zip(required, versions, strict=True)
@@ -109,14 +114,61 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
         yield CheckResult("broken", found, remedy)
 
 
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _extras(lab: Lab) -> Iterator[CheckResult]:
+    """List the extras that are installed, and those that aren't."""
+    absent = [extra for extra in EXTRAS if missing(extra)]
+    present = ", ".join(extra for extra in EXTRAS if extra not in absent) or "none"
+    if absent:
+        yield CheckResult("ok", f"{present}; more", f"pip install 'jestlab[{','.join(absent)}]'")
+    else:
+        yield CheckResult("ok", present)
+
+
 def _settings(lab: Lab) -> Iterator[CheckResult]:
     place, settings = settings_path(), Settings.find()
     found = f"{place}, runs on {settings.on or 'this machine'}" if place.exists() else f"none at {place}"
     yield CheckResult("ok", found)
 
 
+def _notify(lab: Lab) -> Iterator[CheckResult]:
+    """Check that messages can be sent, without sending one."""
+    services = Settings.find().notify
+    if services and (message := missing("notify")):
+        yield CheckResult("warning", "no message can be sent", message)
+    elif services:
+        yield CheckResult("ok", f"{counted(len(services), 'service')}; --notify sends a test message")
+
+
+def _test_message(lab: Lab) -> Iterator[CheckResult]:
+    services = Settings.find().notify
+    if not services:
+        yield CheckResult(
+            "warning", "no service", f"list URLs of apprise under `notify` in {settings_path()}"
+        )
+    elif message := missing("notify"):
+        yield CheckResult("broken", "no message can be sent", message)
+    else:
+        sender = Sender(services)
+        sender.send("info", "jestlab: test message", [f"sent by jestlab doctor on {host_name()}"])
+        problems = sender.problems()
+        for problem in problems:
+            yield CheckResult("broken", problem, f"correct its URL in {settings_path()}")
+        if not problems:
+            yield CheckResult("ok", f"test message sent to {counted(len(services), 'service')}")
+
+
 def _jax(lab: Lab) -> Iterator[CheckResult]:
     """List JAX's devices in a separate process, because JAX may hang or crash."""
+    if missing("jax"):
+        yield CheckResult("ok", "not installed")
+        return
     code = (
         "import jax; devices = jax.devices(); "
         "print(f'{jax.__version__}, {len(devices)} × {devices[0].device_kind} ({jax.default_backend()})')"
@@ -211,8 +263,8 @@ def _cloud(executor: str, check: Callable[[], str], remedy: str) -> Iterator[Che
     """Check an executor, if it is configured, with a function that describes it or raises an error."""
     if not _is_configured(executor):
         yield CheckResult("ok", "not configured")
-    elif (missing := missing_client(executor)) is not None:
-        found, _, command = missing.partition(": ")
+    elif (message := missing(executor)) is not None:
+        found, _, command = message.partition(": ")
         yield CheckResult("broken", found, command)
     else:
         try:
@@ -250,7 +302,9 @@ def _slurm(lab: Lab) -> Iterator[CheckResult]:
 
 _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "packages": _packages,
+    "extras": _extras,
     "config file": _settings,
+    "notify": _notify,
     "folder": _folder,
     "disk": _disk,
     "bucket": _bucket,

@@ -14,7 +14,7 @@ import click
 
 from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.completion import SCALE, SPEC
-from jestlab.platform.dependencies import CLIENTS
+from jestlab.platform.dependencies import EXECUTORS
 from jestlab.platform.errors import SpecError, UserError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def launch_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=CodeName("executor", tuple(CLIENTS)),
+        type=CodeName("executor", EXECUTORS),
         help="Executor, built-in or custom.  [default: the study's, else your settings', else local]",
     )
     @click.option(

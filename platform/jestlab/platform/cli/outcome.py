@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from jestlab.analysis.metrics import Metric
 from jestlab.platform import reports
 from jestlab.platform.cli.naming import shell_name
@@ -19,7 +17,14 @@ from jestlab.platform.cli.output import default_format, print_or_write, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.outcome import LaunchResult
 from jestlab.platform.planning.plan import Plan
-from jestlab.platform.render import VERDICT_STYLES, TextTable, in_state, result_blocks, styled, table
+from jestlab.platform.render import (
+    VERDICT_STYLES,
+    TextTable,
+    result_blocks,
+    state_counts,
+    styled,
+    table,
+)
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
 
@@ -61,7 +66,7 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
         rows = [
             (
                 part.study.name,
-                _state_counts(_count_states(part, result)),
+                state_counts(_count_states(part, result)),
                 str(_html_page(files.get(part.study.name, [])) or "–"),
             )
             for part in plan.parts
@@ -75,7 +80,7 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
         say(f"page:    {page}")
     counts = Counter(map(str, outcome.states.values()))
     if counts[RunState.COMPLETED] < len(result.runs):
-        say(_state_counts(counts))
+        say(state_counts(counts))
     if outcome.interrupted:
         say("interrupted: repeat the command to resume from the last checkpoints")
     failed = next((run for run in result.runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
@@ -98,10 +103,6 @@ def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
 
 def _html_page(written: Sequence[Path]) -> Path | None:
     return next((path for path in written if path.name == "report.html"), None)
-
-
-def _state_counts(counts: Mapping[str, int]) -> Text:
-    return Text(", ").join(in_state(f"{count} {name}", name) for name, count in sorted(counts.items()))
 
 
 def _count_states(plan: Plan, result: LaunchResult) -> dict[str, int]:

@@ -50,7 +50,7 @@ Rows = Sequence[Sequence[Any]]
 @click.command(epilog=_EPILOG)
 @click.argument("sql", required=False)
 @click.option("--view", metavar="NAME",
-              help="View to read: runs, metrics, evaluations, ….  [default: runs]")  # fmt: skip
+              help="View to read, such as runs, metrics, or evaluations.  [default: runs]")  # fmt: skip
 @click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy CONDITION.")
 @click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* shows all keys.")
 @click.option(

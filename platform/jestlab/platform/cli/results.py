@@ -252,7 +252,7 @@ def show_batch_command(
         "picture": str(path),
     }
     heading = f"{named.title}, step {step:,}: {summary['selected']:,} of {summary['candidates']:,} candidates"
-    caption = "Evenly spaced examples, each with its caption and score."
+    caption = "Selected above, rejected below: evenly spaced examples, each with its caption and score."
     with writing(path):
         write_whole(path, super_batch(path.stem, shown, heading, caption).png())
     rows = [

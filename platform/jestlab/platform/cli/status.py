@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from typing import IO, Any
 
 import click
@@ -22,16 +21,19 @@ from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import display
-from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, wait_lines
+from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, reason_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.render import (
+    STATE_STYLES,
     Block,
     TextColumn,
     has_styles,
     in_state,
     render,
     result_blocks,
+    state_counts,
+    styled,
     table_of,
     width,
 )
@@ -70,15 +72,13 @@ _ATTEMPTS = TextColumn("attempts", lambda row: str(row.run.attempts), 40, True)
 _PROGRESS_COLUMNS = (
     _numeric("loss", lambda row: row.loss, "{:.4g}".format, 55),
     _numeric("examples/s", lambda row: row.rate, "{:,.0f}".format, 45),
-    _numeric("ETA", lambda row: row.progress.seconds_left, lambda s: str(timedelta(seconds=round(s))), 65),
+    _numeric("left", lambda row: row.progress.seconds_left, lambda s: units.duration(s / 3600), 65),
     _numeric("FLOPs so far", lambda row: row.cost.actual_flops, units.flops, 35),
     _numeric("planned", lambda row: row.cost.total_flops, units.flops, 20),
 )
-_REASON = TextColumn("reason", lambda row: one_line(row.run.reason or ""), 70)
-
 
 _COST_KINDS: Mapping[str, Callable[[float], str]] = {
-    "FLOPs": units.flops, "chip-hours": units.hours, "hours": units.hours, "$": units.dollars,
+    "FLOPs": units.flops, "chip-hours": units.hours, "hours": units.duration, "$": units.dollars,
 }  # fmt: skip
 """Kind of cost → function that formats an amount."""
 
@@ -124,7 +124,7 @@ def _totals(rows: Iterable[RunStatus], unknown: float | None = None) -> dict[str
         given = [(unknown if cost[kind][0] is None else cost[kind][0], cost[kind][1]) for cost in costs]
         if pairs := [(actual, planned) for actual, planned in given if actual is not None and planned]:
             actual, planned = (sum(side) for side in zip(*pairs, strict=True))
-            unit = f" {kind}" if kind.endswith("hours") else ""
+            unit = f" {kind}" if kind == "chip-hours" else ""
             totals[kind] = (f"{write(actual)} of {write(planned)}{unit}", actual / planned)
     return totals
 
@@ -143,8 +143,9 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
 
     SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
 
-    Below the table are the reasons why runs wait, their estimated start if the executor reports one, and
-    possible actions to start them.
+    The table has the runs that have started. Below it are the reasons of failures, with the path of a log,
+    and why runs wait, with their estimated start if the executor reports one, and possible actions to
+    start them.
 
     The table shows actual and planned costs. Drift is actual divided by planned cost, for completed runs and
     for runs that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work
@@ -178,11 +179,8 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     ]
     known = {row.run.fingerprint for row in rows} & goodputs.keys()
     goodput = summary(total(goodputs[fingerprint] for fingerprint in known))
-    waits = list(wait_lines(rows))
     lines = [
-        *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags),
-        *([goodput] if goodput else []),
-        *(["", *waits] if waits else []),
+        *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags, lab, goodput),
         *changes.lines(experiment),
     ]
     show(as_json, data, lines)
@@ -194,18 +192,34 @@ def _with_retraction(row: RunStatus, retracted: Mapping[str, str]) -> RunStatus:
     return replace(row, run=replace(row.run, reason=f"retracted: {why}"))
 
 
-def _status_lines(rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]]) -> Iterator[Block]:
-    """Yield the table of runs, and a line with the total cost of completed runs."""
+def _has_row(row: RunStatus) -> bool:
+    """Return whether a run has a row in tables. Runs that wait for their first attempt are only counted."""
+    return row.wait is None or row.run.attempts > 0
+
+
+def _reasons(rows: Sequence[RunStatus], lab: Lab) -> list[Block]:
+    lines = [styled(line) for line in reason_lines(rows, lab.root)]
+    for state, style in STATE_STYLES.items():
+        for line in lines:
+            line.highlight_words([f" {state}:"], style)
+    return ["", *lines] if lines else []
+
+
+def _status_lines(
+    rows: Sequence[RunStatus], tags: Mapping[str, Sequence[str]], lab: Lab, goodput: str
+) -> Iterator[Block]:
+    """Yield the table of runs, reasons, the total cost of completed runs, and the goodput."""
     columns = [*_RUN_COLUMNS, _ATTEMPTS, *(each for kind in _totals(rows) for each in _cost_columns(kind))]
     if tags:
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
-    if any(row.run.reason for row in rows):
-        columns.append(_REASON)
-    yield table_of(rows, columns)
+    if shown := [row for row in rows if _has_row(row)]:
+        yield table_of(shown, columns)
+    yield from _reasons(rows, lab)[not shown :]
     completed = [row for row in rows if row.run.state == RunState.COMPLETED and not row.is_repeat]
-    if parts := [f"{amounts} (× {ratio:.2f})" for amounts, ratio in _totals(completed).values()]:
-        yield ""
-        yield f"{counted(len(completed), 'run')} completed, actual of planned cost: {', '.join(parts)}"
+    costs = ", ".join(f"{amounts} (× {ratio:.2f})" for amounts, ratio in _totals(completed).values())
+    cost = f"{counted(len(completed), 'run')} completed, actual of planned cost: {costs}" if costs else ""
+    if ending := [line for line in (cost, goodput) if line]:
+        yield from ("", *ending)
 
 
 def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[str, list[str]]) -> Block:
@@ -217,7 +231,7 @@ def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[s
             number = row.counts.get(state, 0)
             return in_state(number, state if number else "-")
 
-        return TextColumn(state, cell, right=True)
+        return TextColumn(state.lower(), cell, right=True)
 
     columns = [
         TextColumn("experiment", lambda row: row.name),
@@ -259,7 +273,9 @@ def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
 def watch_command(
     context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Show the progress of EXPERIMENT's runs live: step, loss, speed, time left, FLOPs so far and planned,
+    """Show the progress of EXPERIMENT's runs live.
+
+    The table has the step, loss, speed, time left, and FLOPs of each run. Below it are failures, the reasons
     why runs wait, and the total of actual and planned costs, also in chip-hours and dollars if known.
 
     The speed is the average of the attempt, without start-up and compilation if the program reports them.
@@ -270,14 +286,14 @@ def watch_command(
     watch = Watch(naming.existing_store(lab), experiment)
     if once or as_json or not sys.stdout.isatty():
         rows = watch.update()
-        show(as_json, [row.as_data() for row in rows], watch_lines(rows))
+        show(as_json, [row.as_data() for row in rows], watch_lines(rows, lab))
     else:
-        rows = _watch_live(watch, every)
+        rows = _watch_live(watch, every, lab)
     failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
     context.exit(1 if any(row.run.state in failed for row in rows) else 0)
 
 
-def _watch_live(watch: Watch, every: float) -> list[RunStatus]:
+def _watch_live(watch: Watch, every: float, lab: Lab) -> list[RunStatus]:
     """Redraw the table until the launch has ended; return the last rows."""
     from rich.live import Live
 
@@ -286,22 +302,21 @@ def _watch_live(watch: Watch, every: float) -> list[RunStatus]:
         for update in watch.follow(every):
             error = [one_line(str(update))] if isinstance(update, StoreUnreachable) else []
             rows = rows if isinstance(update, StoreUnreachable) else update
-            blocks = [*watch_lines(rows, live.console.height), *error]
+            blocks = [*watch_lines(rows, lab, live.console.height), *error]
             live.update(Text.from_ansi(render(blocks, width(), has_styles()), no_wrap=True))
     return rows
 
 
-def watch_lines(rows: Sequence[RunStatus], height: int | None = None) -> list[Block]:
-    """Return the table of runs, and a line with totals. If not all runs fit the height, show active ones."""
-    shown = rows
-    if height is not None and len(rows) + 5 > height:
+def watch_lines(rows: Sequence[RunStatus], lab: Lab, height: int | None = None) -> list[Block]:
+    """Return the table of runs, reasons, and totals. If not all runs fit the height, show active ones."""
+    shown, reasons = [row for row in rows if _has_row(row)], _reasons(rows, lab)
+    most = len(rows) if height is None else max(height - 5 - len(reasons), 1)
+    if len(shown) > most:
         inactive = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
-        shown = [row for row in rows if row.run.state not in inactive][: max(height - 5, 1)]
-    counts = Counter(row.run.state for row in rows)
-    states = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
-    spent = [f"{amounts}, {ratio:.0%}" for amounts, ratio in _totals(rows, unknown=0.0).values()]
-    table = table_of(shown, (*_RUN_COLUMNS, *_PROGRESS_COLUMNS, _REASON))
-    return [table, "", "; ".join([states, *spent])]
+        shown = [row for row in shown if row.run.state not in inactive][:most]
+    states = state_counts(Counter(str(row.run.state) for row in rows))
+    spent = [f"; {amounts}, {ratio:.0%}" for amounts, ratio in _totals(rows, unknown=0.0).values()]
+    return [table_of(shown, (*_RUN_COLUMNS, *_PROGRESS_COLUMNS)), *reasons, "", states + "".join(spent)]
 
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
@@ -333,7 +348,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
             for each in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
                 say(["", *result_blocks(each, "in the reports"), ""])
             if not is_complete:
-                say(", ".join(f"{count} {state}" for state, count in counts.items()))
+                say(state_counts(counts))
     context.exit(0 if is_complete else 1)
 
 

@@ -81,7 +81,7 @@ def import_(**options: Any) -> None:
 
 @weights_command.command("export", epilog=_EPILOG)
 @click.option("--format", "form", required=True, type=click.Choice([x for x in LAYOUTS if x != "jestlab"]),
-              help="big_vision writes an .npz file; huggingface, a folder.")  # fmt: skip
+              help="Format to write: big_vision is one .npz file, huggingface is a folder.")  # fmt: skip
 @_conversion_options
 def export(**options: Any) -> None:
     """Write the weights in SOURCE to DEST, for big_vision or Hugging Face transformers."""

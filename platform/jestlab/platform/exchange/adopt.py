@@ -71,7 +71,7 @@ class AdoptOptions(Options):
         "Label of a run: text with {name}, {group}, and keys of the config and of tags in braces.", "{name}"
     )
     score: tuple[str, ...] = option(
-        "Metric to use as a score: a pattern of names, 'eval/*', or DATASET/METRIC=NAME; repeatable  "
+        "Metric to use as a score: a pattern of names, 'eval/*', or DATASET/METRIC=NAME; repeatable.  "
         "[default: metrics named like a score of STUDY]",
         (),
     )
@@ -83,7 +83,7 @@ class AdoptOptions(Options):
     )
     flops: str | None = option("The same for the FLOPs of training.")
     seconds: str | None = option(
-        "The same for the seconds of training  [default: the wall time of the run, at its last step]"
+        "The same for the seconds of training.  [default: the wall time of the run, at its last step]"
     )
     seed: str = option("Key of the config with the seed.", "seed")
     only: tuple[str, ...] = option("Only adopt runs whose names match this pattern; repeatable.", ())

@@ -1,4 +1,4 @@
-"""Read runs from TensorBoard event files. Needs the extra `jestlab[tensorboard]`."""
+"""Read runs from TensorBoard event files. Needs the extra `jestlab[adopt]`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jestlab.platform.dependencies import check
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.source_run import (
     MetricLog,
@@ -45,10 +46,7 @@ def read(path: Path, report: Report = raise_error, source: str | None = None) ->
     Raises:
         UserError: The folder has no event files, or TensorBoard isn't installed.
     """
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError:
-        raise UserError("TensorBoard isn't installed: pip install 'jestlab[tensorboard]'") from None
+    check("adopt")
     folders = {}
     for name, subfolders, files in os.walk(path):
         subfolders.sort()

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from jestlab.platform.dependencies import of_module
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.store.address import STORE
 
@@ -52,7 +53,7 @@ def fetch_secret(reference: str) -> str:
         from requests.adapters import HTTPAdapter
         from urllib3.util import Retry
     except ModuleNotFoundError as error:
-        raise UserError(f"reading {reference} requires {error.name}: pip install 'jestlab[vertex]'") from None
+        raise UserError(f"reading {reference}: {of_module(error.name) or error}") from None
 
     retry = Retry(3, backoff_factor=_BACKOFF_SECONDS, status_forcelist=_TRANSIENT, raise_on_status=False)
     try:

@@ -5,7 +5,8 @@ Every command reads them from a YAML file, such as
     on: kubernetes
     kubernetes: {context: lab, namespace: research, store_secret: jestlab-store/url}
 
-The file contains no credentials: it names the secret with the store's URL, in the cluster or Secret Manager.
+The file names the secret with the store's URL, in the cluster or Secret Manager, and doesn't contain the URL.
+The URLs of `notify` may contain tokens; errors and logs never show them.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from typing import Annotated, Any
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PositiveFloat,
+    SecretStr,
     model_validator,
 )
 
@@ -47,6 +50,15 @@ def _tpu_type(name: str) -> str:
     if name not in TYPES:
         raise ValueError(f"no TPU type {shown(name)}: {nearest(name, TYPES)}")
     return name
+
+
+def _services(given: Any) -> Any:
+    services = [given] if isinstance(given, str) else given
+    is_valid = isinstance(services, list | tuple) and all(isinstance(service, str) for service in services)
+    if not is_valid or not all("://" in service for service in services):
+        # Without the values, which may contain secrets.
+        raise ValueError("must be a URL of apprise, such as slack://TOKEN or json://HOST, or a list of them")
+    return services
 
 
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -147,6 +159,7 @@ class Settings(_Section):
         utilization: TPU type → assumed share of the peak FLOP/s in training, until one of your runs has been
             measured; 0.4 for other types.
         executors: Name of a custom executor → arguments; studies can add others (`resources: {options: …}`).
+        notify: Where to send messages about launches: one or several URLs of apprise, such as `slack://…`.
         record: What attempts record: uncommitted changes of jestlab's own checkout, and relevant environment
             variables.
     """
@@ -159,6 +172,7 @@ class Settings(_Section):
     prices: dict[_TpuName, PositiveFloat] = {}
     utilization: dict[_TpuName, _Share] = {}
     executors: dict[str, dict[str, Any]] = {}
+    notify: Annotated[tuple[SecretStr, ...], BeforeValidator(_services)] = ()
     record: tuple[Part, ...] = PARTS
 
     @classmethod

@@ -31,6 +31,7 @@ from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_a
 
 from jestlab.models.data.files import write_whole
 from jestlab.platform import logs
+from jestlab.platform.dependencies import check
 from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 
@@ -59,15 +60,16 @@ class Bucket:
         """Open a folder of an object store by its URL, such as `gs://bucket/folder`, without a request.
 
         Raises:
-            UserError: The kind of address is unknown, or the package for it is not installed.
+            UserError: The kind of address is unknown, or `jestlab[gcs]` is not installed.
         """
+        check("gcs")
         import fsspec
 
         self.url = url
         try:
             # Listings must include what other machines have written since.
             fs, self._path = fsspec.core.url_to_fs(url, use_listings_cache=False)
-        except (ImportError, ValueError) as error:  # such as "Please install gcsfs to access Google Storage"
+        except (ImportError, ValueError) as error:
             raise UserError(f"{url}: {logs.one_line(str(error))}") from None
         self._fs: Any = fs
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jestlab.platform import logs, processes, programs
+from jestlab.platform.dependencies import installed
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.concurrency import map_parallel
@@ -271,7 +272,10 @@ class Claiming:
 
 
 class XManagerRecord:
-    """Records a launch as an XManager experiment. If this fails, the user is notified, and runs continue."""
+    """Records a launch as an XManager experiment, if XManager is installed.
+
+    If this fails, the user is notified, and runs continue.
+    """
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
@@ -281,8 +285,11 @@ class XManagerRecord:
         self._runner = asyncio.Runner()
 
     def open(self) -> None:
-        """Create the experiment at the first call. This takes a second, so call it only to launch runs."""
-        if not self._is_opened:
+        """Create the experiment at the first call, if XManager is installed.
+
+        This takes a second, so call it only to launch runs.
+        """
+        if not self._is_opened and installed("xmanager"):
             self._is_opened = True
             self._try(self._create)
 

@@ -88,7 +88,9 @@ def launch(
     controller = _Controller(launcher, waiting, wakeup or threading.Event())
     concurrency.run_in_thread(controller.run, controller.interrupt)
     states, reasons = store.states(fingerprints), store.reasons(fingerprints)
-    return LaunchOutcome(states, reasons, controller.interrupted, len(waiting), controller.stopped)
+    return LaunchOutcome(
+        states, reasons, controller.interrupted, len(waiting), controller.stopped, controller.over_budget
+    )
 
 
 class _Controller:
@@ -97,11 +99,13 @@ class _Controller:
     Attributes:
         interrupted: Whether the user stopped the launch.
         stopped: Why the controller stopped the launch early; None if it didn't.
+        over_budget: Whether nothing more can start within the limit of chip-hours.
     """
 
     def __init__(self, launcher: Launcher, runs: Sequence[Target], wakeup: threading.Event) -> None:
         self.interrupted = False
         self.stopped: str | None = None
+        self.over_budget = False
         self._launcher = launcher
         self._options = launcher.options
         self._store = launcher.store
@@ -127,7 +131,6 @@ class _Controller:
         self._store_lost = False
         self._disk_full = False
         self._interrupted_at = math.inf
-        self._is_stuck = False  # nothing more can start within the limit of chip-hours
 
     def run(self) -> None:
         """Repeat passes until the launch is over."""
@@ -180,7 +183,7 @@ class _Controller:
             self._store_lost = False
         if claimed and self._claiming.launch(claimed):
             self._wakeup.set()
-        over = self._is_stuck or len(self._final) == len(self._runs)
+        over = self.over_budget or len(self._final) == len(self._runs)
         return over or ((self._launcher.at_once or self._disk_full) and self._should_give_up())
 
     def _reconcile(self) -> Sequence[Claimed]:
@@ -372,7 +375,7 @@ class _Controller:
             or any(need in self._runs and need not in self._final for need in run.needs.values())
             for run in left
         ):
-            self._is_stuck = True
+            self.over_budget = True
             for run in left:
                 self._listener.state(run, RunState.PENDING, over_budget.get(run.fingerprint))
             self.stopped = (

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from jestlab.analysis import units
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
+from jestlab.platform.programs.failures import headline
 from jestlab.platform.render import has_styles, in_state, render, styled
 from jestlab.platform.store.records import RunProgress, RunState
 
@@ -109,6 +110,7 @@ class Lines(Listener):
             line += f", {units.duration((time.monotonic() - self._started.pop(run.fingerprint)) / 3600)}"
         if state.is_terminal:
             line = styled(f"[{self._ended}/{self._total}] ") + line
+        reason = headline(reason) if reason and state == RunState.FAILED else reason
         return line + f": {one_line(reason, MAX_CHARACTERS)}" if reason else line
 
     def _print(self, line: Text) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jestlab.models.extensions import check_name
+from jestlab.platform.dependencies import EXECUTORS
 from jestlab.platform.errors import UserError
 from jestlab.platform.redaction import PARTS, Part
-from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
+from jestlab.platform.spec.resources import ExecutorName
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class LaunchOutcome:
     interrupted: bool  # whether the user stopped the launch
     launched: int  # number of runs that were incomplete at the start
     stopped: str | None = None  # why jestlab stopped the launch early; None if it didn't
+    over_budget: bool = False  # whether it stopped at the limit of chip-hours
 
     def merged_with(self, later: LaunchOutcome) -> LaunchOutcome:
         """Return this outcome combined with the outcome of a later round of the same launch."""

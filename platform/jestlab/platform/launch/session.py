@@ -15,8 +15,7 @@ from pathlib import Path
 
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
-from jestlab.platform import logs, reports
-from jestlab.platform.dependencies import check_client
+from jestlab.platform import dependencies, logs, reports
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.lab.settings import Settings
@@ -24,12 +23,13 @@ from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
+from jestlab.platform.launch.notify import Notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.planning import deciding, recording
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import ResultChanges, changes
-from jestlab.platform.planning.cost import budgeted, check_chip_hours
+from jestlab.platform.planning.cost import OverBudget, budgeted, check_chip_hours
 from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
@@ -62,17 +62,38 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
         UserError: The launch is refused (then nothing was written), or a report can't be written. If only a
             later round is refused, no error is raised, and `LaunchOutcome.stopped` contains the reason.
     """
-    result = _Session(lab, study, options, listener).run()
-    if not result.outcome.launched:
-        all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
-        listener.note(all_completed if result.runs else "nothing to run: the spec defines no runs")
-    return _report(lab, result, listener) if options.reports else result
+    with Notifications(lab, study.name, listener) as notifications:
+        result = _Session(lab, study, options, listener, notifications).run()
+        if not result.outcome.launched:
+            all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
+            listener.note(all_completed if result.runs else "nothing to run: the spec defines no runs")
+        if options.reports:
+            result = _report(lab, result, listener)
+        notifications.ended(result)
+    return result
 
 
 def retry(
     lab: Lab, experiment: str, fingerprints: Collection[str], options: LaunchOptions, listener: Listener
 ) -> LaunchResult:
     """Launch the FAILED runs among `fingerprints`, and the runs that were SKIPPED because of them."""
+    with Notifications(lab, experiment, listener) as notifications:
+        result = _retry(lab, experiment, fingerprints, options, listener, notifications)
+        if result.runs and options.reports:
+            result = _report(lab, result, listener)
+        notifications.ended(result)
+    return result
+
+
+def _retry(
+    lab: Lab,
+    experiment: str,
+    fingerprints: Collection[str],
+    options: LaunchOptions,
+    listener: Listener,
+    notifications: Notifications,
+) -> LaunchResult:
+    """Launch what `retry` launches, without reports."""
     with _open(lab, create=False) as store:
         refuse_untrusted(store, experiment)
         study = load_stored(experiment, store.spec(experiment))
@@ -87,10 +108,11 @@ def retry(
         runs = list(reruns.values())
         launch_recorded = _prepare(lab, study, runs, options, listener)
         leases.reopen(store, list(reruns))
+        notifications.has_begun = True
         result = LaunchResult(plan, runs, launch_recorded(store, runs))
     if not reruns:
         listener.note("nothing to retry: no run has failed")
-    return _report(lab, result, listener) if reruns and options.reports else result
+    return result
 
 
 def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> list[Path]:
@@ -158,7 +180,15 @@ def _report(lab: Lab, result: LaunchResult, listener: Listener) -> LaunchResult:
 class _Session:
     """One launch of a study: one round, or more if claims need more seeds or runs wait for durations."""
 
-    def __init__(self, lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        study: StudySpec,
+        options: LaunchOptions,
+        listener: Listener,
+        notifications: Notifications,
+    ) -> None:
+        self._notifications = notifications
         self._lab = lab
         self._study = study
         self._options = options
@@ -178,7 +208,8 @@ class _Session:
         except UserError as error:
             stopped = f"no further round: {error}"  # completed runs still get their reports
             self._listener.note(stopped)
-            return replace(result, outcome=replace(result.outcome, stopped=stopped))
+            over_budget = isinstance(error, OverBudget)
+            return replace(result, outcome=replace(result.outcome, stopped=stopped, over_budget=over_budget))
         return result
 
     def _first_round(self, full_plan: Plan) -> Plan:
@@ -204,6 +235,7 @@ class _Session:
             return None
         status = deciding.claims_status(self._lab.store_url, self._study.name)
         self._listener.note(str(status))
+        self._notifications.decided(status)
         extended = deciding.add_round(self._full_plan, plan, status.next)
         new = set(extended.fingerprints) - set(plan.fingerprints) - _cannot_complete(extended, outcome)
         return extended if new else None
@@ -228,6 +260,7 @@ class _Session:
             if reruns:
                 count = len(start_over(store, reruns))
                 self._listener.note(f"{counted(count, 'run')} to run again: their results are replaced")
+            self._notifications.has_begun = True
             outcome = launch_recorded(store, launched.runs)
         return LaunchResult(plan, plan.runs, outcome if before is None else before.merged_with(outcome))
 
@@ -329,7 +362,7 @@ def _prepare(
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
     name = executors.choose(options.on, resources, settings)
     executor = executors.get(name, resources, settings, lab, wakeup.set)
-    check_client(name)
+    dependencies.check(name)
     _check_store(lab, executor)
     retries = resources.retries if options.retries is None else options.retries
     completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}

@@ -6,14 +6,17 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from jestlab.analysis import units
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.launch.display import EXAMPLES
 from jestlab.platform.launch.liveness import any_launcher_alive, liveness_warning
 from jestlab.platform.launch.options import Intervals
-from jestlab.platform.launch.reconcile import SLOT, is_plain_wait
+from jestlab.platform.launch.reconcile import SLOT, is_plain_wait, title
 from jestlab.platform.launch.retries import RetryRules
+from jestlab.platform.logs import NAME as LOG
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs import failures
 from jestlab.platform.store import leases
@@ -29,7 +32,7 @@ from jestlab.platform.store.records import (
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
-from jestlab.platform.words import counted
+from jestlab.platform.words import counted, few
 
 LOSS, FLOPS = "loss", "flops_total"
 """Names of the metrics that `read_status` reads, in addition to `EXAMPLES`."""
@@ -42,7 +45,7 @@ STARTING = "starting"
 """Reason of a run whose job was launched, but whose worker has not reported yet."""
 
 _MAX_REASONS = 5
-_MAX_NAMES = 3
+_MAX_NAMES = 4
 
 _FREE_SLOT = "the end of another run, or a higher `jestlab launch --parallel`"
 _HIGHER_LIMIT = "a higher `jestlab launch --max-chip-hours`"
@@ -238,31 +241,46 @@ def wait_status(
         return WaitStatus(RunState.PENDING, run.reason, unblock=unblock)
     before = f"{run.reason}; " if run.reason else ""
     if left := rules.seconds_left(run, at):
-        return WaitStatus(RunState.PENDING, f"{before}in {left:.0f} s")
+        return WaitStatus(RunState.PENDING, f"{before}in {units.duration(left / 3600)}")
     return WaitStatus(RunState.PENDING, f"{before}{SLOT}", unblock=_FREE_SLOT)
 
 
 def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
-    """Yield the reasons why runs wait, the most frequent first, in up to three lines each.
+    """Yield the reasons why runs wait, as `reason_lines` does."""
+    return reason_lines(row for row in rows if row.wait is not None)
 
-    The lines are (1) the runs and the reason, (2) the estimated start of the first run, if known, and (3) the
-    event or user action that would let the runs start, if known. Runs that wait for a dependency are omitted.
+
+def reason_lines(rows: Iterable[RunStatus], lab: Path = Path()) -> Iterator[str]:
+    """Yield the reasons of failures, and of other states of runs, such as waiting.
+
+    Runs of the same state are grouped if their reasons differ only in numbers and paths. Lines of a group,
+    indented except for the first one: the number of runs and the reason; the runs; and details of one of them
+    (the log of a failure; the estimated start; the event or user action that would let it start).
     """
-    groups: dict[tuple[str, str], list[tuple[RunSummary, WaitStatus]]] = {}
-    for row in rows:
-        if (wait := row.wait) is None or wait.state == RunState.BLOCKED:
-            continue
-        if wait.estimated_start or wait.unblock:
-            groups.setdefault((wait.reason or "", wait.unblock), []).append((row.run, wait))
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    for (reason, unblock), waiting in ordered[:_MAX_REASONS]:
-        runs = {run.fingerprint: f"{run.label}/{run.seed}" for run, _ in reversed(waiting)}
-        names = [one_line(name) for name in reversed(runs.values())]
-        more = f", … {len(names)} in all" if len(names) > _MAX_NAMES else ""
-        yield f"{', '.join(names[:_MAX_NAMES])}{more}: {one_line(reason)}"
-        if estimated_start := waiting[0][1].estimated_start:
-            yield f"  {one_line(estimated_start)}"
-        if unblock:
-            yield f"  to start: {one_line(unblock)}"
-    if rest := sum(len(waiting) for _, waiting in ordered[_MAX_REASONS:]):
+    groups: dict[tuple[RunState, str], dict[str, RunStatus]] = {}
+    for run, row in ((row.run, row) for row in rows if row.run.reason):
+        kind = "" if run.state == RunState.BLOCKED else failures.kind_of(run.reason or "")
+        groups.setdefault((run.state, kind), {}).setdefault(run.fingerprint, row)
+    ordered = sorted(groups.items(), key=lambda group: (group[0][0] != RunState.FAILED, -len(group[1])))
+    for _, group in ordered[:_MAX_REASONS]:
+        reason, *details = _described(next(iter(group.values())), lab)
+        names = few([one_line(title(row.run)) for row in group.values()], _MAX_NAMES)
+        yield f"{counted(len(group), 'run')} {reason}"
+        yield from (f"  {line}" for line in (names, *filter(None, details)))
+    if rest := sum(len(group) for _, group in ordered[_MAX_REASONS:]):
         yield f"and {counted(rest, 'run')} for {len(ordered) - _MAX_REASONS} other reasons"
+
+
+def _described(row: RunStatus, lab: Path) -> tuple[str, ...]:
+    """Return the reason of a run's state, and details."""
+    run, reason = row.run, one_line(row.run.reason or "")
+    if run.state == RunState.BLOCKED:
+        return "waiting for other runs", f"{one_line(title(run))} {reason}"
+    if row.wait is not None:
+        is_plain = reason.startswith(("waits for", "not launched", STARTING))
+        text = reason.replace("waits for", "waiting for", 1) if is_plain else f"{run.state}: {reason}"
+        return text, one_line(row.wait.estimated_start), row.wait.unblock and f"to start: {row.wait.unblock}"
+    path = lab / run.directory / LOG
+    log = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    text = f"{run.state}: {failures.headline(reason)}"
+    return (text, f"log: {log}") if run.state == RunState.FAILED else (text,)

@@ -154,13 +154,18 @@ def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
     return max(over_slots, max(ends.values(), default=0.0))
 
 
+class OverBudget(UserError):
+    """The estimated chip-hours exceed the user's limit."""
+
+
 def check_chip_hours(plan: Plan, limit: float, executor: ExecutorName, launched: str = "nothing") -> None:
     """Check that the estimated chip-hours of the remaining runs don't exceed a limit.
 
     The error ends with "… was launched"; `launched` is the subject of this sentence.
 
     Raises:
-        UserError: The estimate exceeds the limit or is unknown.
+        OverBudget: The estimate exceeds the limit.
+        UserError: The estimate is unknown.
     """
     runs = to_do(plan)
     where = "on this machine" if executor == "local" else f"on {executor}"
@@ -181,7 +186,7 @@ def check_chip_hours(plan: Plan, limit: float, executor: ExecutorName, launched:
         raise UserError(f"--max-chip-hours can't be checked: {reasons[0]}; {launched} was launched")
     amount = total(runs).chip_hours
     if amount > limit:
-        raise UserError(
+        raise OverBudget(
             f"the {counted(len(runs), 'run')} to do would take {units.hours(amount)} chip-hours, more than "
             f"--max-chip-hours {limit:g}: jestlab plan lists them; {launched} was launched"
         )

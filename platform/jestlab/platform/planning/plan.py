@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost
-from jestlab.platform import programs
+from jestlab.platform import dependencies, programs
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.planning.identity import fingerprint, folder_suffix, identity_of
 from jestlab.platform.planning.matching import (
@@ -206,7 +206,8 @@ def plan(
         timings: Measured training times; None for none.
 
     Raises:
-        UserError: The spec is invalid, a path in it is missing, or a config doesn't fit its data.
+        UserError: The spec is invalid, a path in it is missing, a config doesn't fit its data, or local runs
+            need an extra that isn't installed.
     """
     data = DataLookup(note_absent=note_absent, placement=placement)
     resolved = _Planner(expand(study), data, timings or Timings()).resolve_all()
@@ -247,6 +248,8 @@ class _Planner:
     def _resolve(self, member: Replicate) -> _Resolved | WaitingMember:
         """Complete a member's config from the data, solve for `match`, and compute price and fingerprint."""
         variant, program = member.variant, _program(member)
+        if self._data.placement == "local":
+            self._data.once(dependencies.check, program.extra)
         needed: dict[str, _Resolved] = {}
         for role, index in member.needs.items():
             need = self._resolved[index]

@@ -9,6 +9,7 @@ from typing import Any
 
 from jestlab.models.extensions import references
 from jestlab.models.training.phases import count_compilation
+from jestlab.platform.dependencies import check
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
@@ -62,6 +63,7 @@ def execute(name: str, config: Mapping[str, Any], context: RunContext) -> None:
     jestlab's own programs are the functions of `execution` (`run_train`, …) and `command_run`.
     """
     program = get(name)
+    check(program.extra)
     run = references.load(program.entry_point)
     count_compilation(context.clock)  # loading the program may have imported JAX
     run(program.read(config), context)

@@ -183,6 +183,7 @@ def _program(schema: type[Any], price: Callable[[Any, Any], Price | None], **opt
         schema=schema,
         identity=schema.identity,
         price=price,
+        extra="jax",
         **defaults | options,
     )
 

@@ -14,6 +14,8 @@ The command's environment contains:
     JESTLAB_RUN_CONFIG   path of a JSON file: the whole config, including the seed
     JESTLAB_NEEDS        JSON: role → folder of the dependency
     JESTLAB_REPORTS, JESTLAB_REPLIES   pipes for reports: see `jestlab.platform.client`
+    PYTHONPATH           ends with a folder that contains only `jestlab.platform.client`, so that every Python
+                         on this machine can import it; an installed jestlab has precedence
 
 The command runs in `cwd`, by default the folder of the spec. The identity of a run is the whole config except
 `cwd`. It includes the command, but not the content of files that the command names. Attempts record these

@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform import logs
+from jestlab.models.data.files import write_whole
+from jestlab.platform import client, logs
 from jestlab.platform.client import as_amount, as_count, as_phase
 from jestlab.platform.errors import UserError, nearest, sentence
 from jestlab.platform.lab.lab import SERVE_TOKEN
@@ -73,6 +74,7 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
         "JESTLAB_RESUME": resume,
         "JESTLAB_RUN_CONFIG": str(_write_config(config, context.directory)),
         "JESTLAB_NEEDS": json.dumps(needs),
+        "PYTHONPATH": _python_path(context.cache.parent),
     }
     words = [fill(word, values) for word in words_of(config["command"])]
     with Channel(context) as channel:
@@ -122,6 +124,18 @@ def _write_config(config: Mapping[str, Any], directory: Path) -> Path:
     unfinished = directory / _UNFINISHED
     unfinished.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return unfinished.replace(directory / _CONFIG)
+
+
+def _python_path(lab: Path) -> str:
+    """Return this process's PYTHONPATH followed by a folder that contains only the client.
+
+    The folder has no `__init__.py`, so that an installed jestlab has precedence, although it comes later.
+    """
+    source, folder = Path(client.__file__).read_bytes(), lab / "cache" / "client"
+    file = folder / "jestlab" / "platform" / "client.py"
+    if not file.exists() or file.read_bytes() != source:  # another version of jestlab wrote it
+        write_whole(file, source)
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
 
 
 def left_behind(directory: Path) -> bool:

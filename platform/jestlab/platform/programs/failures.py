@@ -49,6 +49,9 @@ _FAULT_NAMES = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, _FAULTS)
 )
 
+_REASON = re.compile(
+    r"((?P<refused>not retried): )?((?P<exit>exit code \d+|killed by [\w ]+): (.* \| )?)?(?P<error>.*)", re.S
+)
 _VARIABLE_PARTS = re.compile(r"\S*/\S*|0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
 
 
@@ -137,6 +140,19 @@ def reason_of(run: Standing) -> str | None:
     return f"not retried: {run.reason}" if is_refused(run) and run.reason else run.reason
 
 
+def headline(reason: str) -> str:
+    """Shorten the reason of a failure, the exception first: "ValueError: no data (exit code 1)"."""
+    match = _REASON.fullmatch(reason)
+    assert match is not None  # each part is optional
+    remarks = ", ".join(filter(None, [match["exit"], match["refused"]]))
+    return f"{match['error']} ({remarks})" if remarks else match["error"]
+
+
+def kind_of(reason: str) -> str:
+    """Return a reason without the numbers and paths in which failures of the same kind differ."""
+    return _VARIABLE_PARTS.sub("#", reason.rpartition(" | ")[2])
+
+
 def common_reason(
     states: Mapping[str, RunState], reasons: Mapping[str, str | None], needed: Collection[str]
 ) -> str | None:
@@ -152,7 +168,7 @@ def common_reason(
     """
     failed = [run for run, state in states.items() if state == RunState.FAILED]
     completed = any(state == RunState.COMPLETED and run not in needed for run, state in states.items())
-    kinds = {_VARIABLE_PARTS.sub("#", (reasons[run] or "").rpartition(" | ")[2]) for run in failed}
+    kinds = {kind_of(reasons[run] or "") for run in failed}
     if completed or len(failed) < ALIKE or len(kinds) > 1:
         return None
-    return reasons[failed[0]] or "no reason known"
+    return headline(reasons[failed[0]] or "no reason known")

@@ -132,6 +132,7 @@ class Program(ProgramConfig):
             "role.role"; None if unknown.
         check_needs: Checks that dependencies, given their configs by role, fit their roles; raises UserError.
         complete: Adds facts about the data, such as digests, to a config, and checks that paths exist.
+        extra: The extra of jestlab that its runs need; None without one.
         collective: Whether several processes compute one run together; otherwise only the first one works.
         subjects: Roles of runs that this program examines. Unlike references, they stay in comparisons.
         imports: Slow imports of all its runs that start no threads.
@@ -143,6 +144,7 @@ class Program(ProgramConfig):
     price: Callable[[Any, Mapping[str, Config]], Price | None] = _none
     check_needs: Callable[[Any, Mapping[str, Config]], None] = _none
     complete: Callable[[Any, DataLookup], Config] = _unchanged
+    extra: str | None = None
     collective: bool = True
     subjects: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.serve import experiment, run, search
+from jestlab.platform.serve import compare, experiment, experiments, run, search
 from jestlab.platform.serve.access import Access
 from jestlab.platform.serve.labs import Labs, Missing
 from jestlab.platform.serve.rendering import address, as_json, assets, render
@@ -41,7 +41,7 @@ Page = Callable[[Labs, Request], Any]
 """Returns the answer to a request: HTML, a mapping for JSON, or a response. Called in a thread."""
 
 PAGES: dict[str, Page] = {
-    "/": experiment.front_page,
+    "/": experiments.page,
     "/experiment/{name}": experiment.page,
     "/experiment/{name}/losses": experiment.losses,
     "/experiment/{name}/results": experiment.results,
@@ -51,7 +51,7 @@ PAGES: dict[str, Page] = {
     "/run/{fingerprint}/curves": run.curves,
     "/run/{fingerprint}/log": run.log,
     "/run/{fingerprint}/batch/{step}": run.batch,
-    "/compare": run.compare,
+    "/compare": compare.page,
     "/runs": search.runs,
     "/sql": search.sql,
     "/sql.csv": search.sql_csv,
@@ -119,7 +119,7 @@ def _error(request: Request, code: int, text: str, headers: dict[str, str] | Non
 
 
 def _not_found(request: Request, error: Exception | None = None) -> Response:
-    return _error(request, 404, f"Page not found: {request.scope['path']!r}.")
+    return _error(request, 404, f"No page has the address {request.scope['path']!r}.")
 
 
 def _static(request: Request) -> Response:

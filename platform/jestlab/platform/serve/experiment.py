@@ -1,11 +1,13 @@
-"""The front page with all experiments, and the page of one: live runs, and results as in its report."""
+"""The page of an experiment: live runs, and results as in its report."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,65 +16,68 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from jestlab.analysis import units
+from jestlab.analysis.colors import LabelColor
 from jestlab.analysis.curves import thinned
-from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch.status import LOSS, RunStatus, wait_lines
+from jestlab.platform.serve.groups import (
+    COLUMNS,
+    Scores,
+    by_label,
+    by_state,
+    cells,
+    combined,
+    group_cells,
+)
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, duration, number, parse_whole, render
-from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_experiments, tags_of_runs
+from jestlab.platform.serve.rendering import GLYPHS, address, parse_whole, render
+from jestlab.platform.serve.results import MadeResults
+from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_runs
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
-PER_PAGE = 200
-"""Rows per page of the table of runs."""
+PER_PAGE = 100
+"""Labels per page of the table of runs."""
+
+MOST_SEEDS = 500
+"""Maximum number of runs that the table shows under an open label."""
+
+OPENED = 20
+"""If a filter finds at most this many runs, their labels are open."""
 
 MOST_CURVES = 200
 """Maximum number of curves of a plot, running runs first."""
 
+MADE_FIRST = 1_000
+"""Maximum number of runs of an experiment whose results are made before its page is sent."""
+
+INLINE = 1024 * 1024
+"""Maximum length of results that are a part of the page; longer ones follow in a request."""
+
 _UNFINISHED = (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING, RunState.PREEMPTED)
 """States of unfinished runs. If no run has such a state, the page shows the results before the runs."""
 
-SORTS: dict[str, Callable[[RunStatus], Any]] = {
-    "run": lambda row: (row.run.label, row.run.seed),
-    "state": lambda row: list(RunState).index(row.run.state),
-    "progress": lambda row: row.run.step / row.run.total_steps if row.run.total_steps else None,
-    "loss": lambda row: row.loss,
-    "speed": lambda row: row.rate,
-    "left": lambda row: row.progress.seconds_left,
-    "flops": lambda row: row.cost.actual_flops,
-    "hours": lambda row: row.cost.actual_hours,
-}
-"""Column by which the table of runs can be sorted → sort key; None sorts last."""
-
-
-# ---- all experiments
-
-
-def front_page(labs: Labs, request: Request) -> str:
-    """Show all experiments, the last launched first."""
-    rows: list[dict[str, Any]] = [
-        {"lab": served.name, "about": row, "counts": _by_state(row.counts), "tags": marked.get(row.name, [])}
-        for served in labs
-        for marked in [tags_of_experiments(served.store)]
-        for row in served.store.experiments()
-    ]
-    rows.sort(key=lambda row: row["about"].updated_at, reverse=True)
-    return render("experiments.html.j2", several=len(labs) > 1, rows=rows, here="experiments")
-
-
-# ---- one experiment
+SORTS = ("run", "state", "score", *COLUMNS)
+"""Columns by which the table of runs can be sorted."""
 
 
 def page(labs: Labs, request: Request) -> str:
     """Show an experiment."""
     served, name, query = _requested_lab(labs, request), request.path_params["name"], request.query_params
     status = served.status(name)
-    counts = _by_state(Counter(row.run.state for row in status if not row.is_repeat))
+    made = _results(served, name, len(status), request)
+    scores = made.parts.scores if made else Scores()
+    counts = by_state(Counter(row.run.state for row in status if not row.is_repeat))
     chosen = _requested_rows(status, request)
+    labels = _sorted(by_label(chosen), scores, query.get("sort", ""))
     start = (max(1, parse_whole(query.get("page", "")) or 1) - 1) * PER_PAGE
-    part = chosen[start : start + PER_PAGE]
-    marked = tags_of_runs(served.store, [row.run.fingerprint for _, row in part])
+    is_filtered = bool(query.get("find") or query.get("state"))
+    opened = {label for label, _ in labels} if is_filtered and len(chosen) <= OPENED else set()
+    opened |= set(query.getlist("open"))
+    groups = [_group(rows, scores, label in opened) for label, rows in labels[start : start + PER_PAGE]]
+    for group in groups:
+        group["toggle"] = _link(request, open=sorted(opened ^ {group["label"]}) or None)
+    marked = tags_of_runs(served.store, [seed["run"] for group in groups for seed in group["seeds"]])
     [about] = [row for row in served.store.experiments() if row.name == name]
     subject = Subject(experiment=name)
     return render(
@@ -81,66 +86,115 @@ def page(labs: Labs, request: Request) -> str:
         about=about,
         served=served,
         several=len(labs) > 1,
-        rows=[cells(row, index) | {"tags": marked.get(row.run.fingerprint, [])} for index, row in part],
+        groups=groups,
+        columns=_columns(groups, scores),
+        colors=served.colors(name),
+        marked=marked,
         shown=len(chosen),
+        labels=len(labels),
         total=len(status),
         page=start // PER_PAGE + 1,
-        pages=max(1, -(-len(chosen) // PER_PAGE)),
-        sort=query.get("sort", ""),
-        state=query.get("state", ""),
-        find=query.get("find", ""),
+        pages=max(1, -(-len(labels) // PER_PAGE)),
+        query=query,
+        sorts=SORTS,
         counts=counts,
         totals=_cost_text(status),
         is_over=not any(state in counts for state in _UNFINISHED),
-        waits=[*wait_lines(status)],
+        waits=" · ".join(line.strip() for line in wait_lines(status)),
         notes=notes(served.store, subject),
         tags=tags(served.store, subject),
         writes=labs.writes,
-        here_address=partial(address, "experiment", name, lab=query.get("lab")),
+        made=made if made and len(made.parts.html) <= INLINE and "live" not in request.headers else None,
+        link=partial(_link, request),
         data_address=partial(_data_address, name, request),
     )
+
+
+def _results(served: Served, name: str, runs: int, request: Request) -> MadeResults | None:
+    """Return the results of an experiment; None for a large one whose results were not made yet."""
+    if runs > MADE_FIRST or "live" in request.headers:
+        return served.results.latest(name)
+    with suppress(UserError):  # the request for the results reports it
+        return served.results.of(name)
+    return None
+
+
+def _sorted(
+    groups: Mapping[str, list[RunStatus]], scores: Scores, sort: str
+) -> list[tuple[str, list[RunStatus]]]:
+    """Sort labels, and the runs of each, by a column; unknown values are last."""
+    if not sort:
+        return list(groups.items())
+    if (key := sort.removeprefix("-")) not in SORTS:
+        raise UserError(f"sort {sort!r}: expected one of {', '.join(SORTS)}, with - before it to reverse")
+    of_state, is_reversed = list(GLYPHS).index, sort.startswith("-")
+
+    def value(rows: list[RunStatus]) -> Any:
+        """Return the value of a label, or of a single run."""
+        if key == "run":
+            return rows[0].run.label, rows[0].run.seed
+        if key == "state":
+            return max(of_state(row.run.state) for row in rows)
+        if key == "score":
+            return scores.run(rows[0]) if len(rows) == 1 else scores.mean(rows[0].run.label)
+        return combined(COLUMNS[key], rows)
+
+    def in_order(parts: Iterable[list[RunStatus]]) -> list[list[RunStatus]]:
+        found = [(value(rows), rows) for rows in parts]
+        known = sorted(
+            (pair for pair in found if pair[0] is not None), key=itemgetter(0), reverse=is_reversed
+        )
+        return [rows for _, rows in known] + [rows for each, rows in found if each is None]
+
+    within = [[row for [row] in in_order([row] for row in rows)] for rows in groups.values()]
+    return [(rows[0].run.label, rows) for rows in in_order(within)]
+
+
+def _group(rows: Sequence[RunStatus], scores: Scores, is_open: bool) -> dict[str, Any]:
+    """Return the cells of a label and, if it is open, of its runs."""
+    label = rows[0].run.label
+    seeds = [cells(row, scores) for row in rows[:MOST_SEEDS]] if is_open or len(rows) == 1 else []
+    cells_of_label = group_cells(label, rows, scores)
+    return cells_of_label | {
+        "seeds": seeds,
+        "hidden": len(rows) - len(seeds),
+        "is_open": is_open and len(rows) > 1,
+    }
+
+
+def _columns(groups: Sequence[Mapping[str, Any]], scores: Scores) -> dict[str, str]:
+    """Return key → header of the columns that have a value on the page."""
+    suffix = f", {scores.metric.suffix}" if scores.metric.suffix else ""
+    titles = {"score": f"{scores.title}{suffix}", "delta": f"Δ {scores.baseline}", "trend": "Trend"}
+    titles |= {"state": "State"}
+    titles |= {key: column.title for key, column in COLUMNS.items() if key != "progress"}
+    rows = [row for group in groups for row in (group, *group["seeds"])]
+    return {
+        key: title for key, title in titles.items() if key == "state" or any(row.get(key) for row in rows)
+    }
 
 
 def losses(labs: Labs, request: Request) -> dict[str, Any]:
     """Return the curves of a metric, of the runs on the page; `left` is the number of runs left out."""
     served = _requested_lab(labs, request)
     status = served.status(request.path_params["name"])
-    started = [row for _, row in _requested_rows(status, request) if row.run.step]
+    started = [row for row in _requested_rows(status, request) if row.run.step]
     started.sort(key=lambda row: row.run.state != RunState.RUNNING)
     unique = {row.run.fingerprint: row.run for row in started}
     runs = dict(list(unique.items())[:MOST_CURVES])
-    with served.store.reading() as connection:
-        colors = Snapshot("", connection).colors(request.path_params["name"])
-    curves = curves_of(served.store, list(runs), request.query_params.get("metric", LOSS))
-    return {
-        "left": len(unique) - len(runs),
-        "series": [
-            {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}"}
-            | {"color": colors[of.label].css, "dash": colors[of.label].dash}
-            | dict(zip("xy", curves[run], strict=True))
-            for run, of in runs.items()
-        ],
-    }
+    colors = served.colors(request.path_params["name"])
+    curves = curves_of(served.store, list(runs), metric := request.query_params.get("metric", LOSS))
+    lines = [
+        {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}", **paint(colors[of.label])}
+        | dict(zip("xy", curves[run], strict=True))
+        for run, of in runs.items()
+    ]
+    return {"left": len(unique) - len(runs), "charts": {metric: lines}}
 
 
-def cells(row: RunStatus, index: int) -> dict[str, Any]:
-    """Return the cells of a run in the table of runs, as the template shows them."""
-    run, cost = row.run, row.cost
-    return {
-        "index": index,
-        "run": run.fingerprint,
-        "label": run.label,
-        "seed": run.seed,
-        "state": run.state.value,
-        "step": f"{run.step:,}" + (f" of {run.total_steps:,}" if run.total_steps else ""),
-        "share": min(1.0, run.step / run.total_steps) if run.total_steps else None,
-        "loss": number(row.loss),
-        "speed": "" if row.rate is None else f"{row.rate:,.0f}/s",
-        "left": duration(row.progress.seconds_left),
-        "flops": "" if cost.actual_flops is None else units.flops(cost.actual_flops),
-        "hours": "" if cost.actual_hours is None else units.hours(cost.actual_hours),
-        "reason": run.reason or "",
-    }
+def paint(color: LabelColor) -> dict[str, str]:
+    """Return the color and dash of a line, as scripts read them."""
+    return {"color": color.css, "dash": color.dash}
 
 
 def results(labs: Labs, request: Request) -> Response:
@@ -170,11 +224,6 @@ def file(labs: Labs, request: Request) -> Response:
     return Response(made, media_type="application/octet-stream")
 
 
-def _by_state(counts: Mapping[RunState, int]) -> dict[str, int]:
-    """Return the number of runs by state, in the order of `RunState`; states without runs are omitted."""
-    return {state.value: counts[state] for state in RunState if counts.get(state)}
-
-
 def _cost_text(rows: Sequence[RunStatus]) -> str:
     """Write the cost so far, next to the planned cost; empty if both are unknown."""
     costs = [row.cost for row in rows if not row.is_repeat]
@@ -182,7 +231,7 @@ def _cost_text(rows: Sequence[RunStatus]) -> str:
     spent = sum(cost.actual_flops or 0.0 for cost in costs if cost.total_flops)
     hours = sum(cost.actual_hours or 0.0 for cost in costs)
     flops = f"{units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
-    return "; ".join(filter(None, (flops, units.duration(hours) if hours else "")))
+    return "; ".join(filter(None, (flops, f"{units.duration(hours)} of compute" if hours else "")))
 
 
 def _requested_lab(labs: Labs, request: Request) -> Served:
@@ -194,24 +243,24 @@ def _data_address(name: str, request: Request, kind: str) -> str:
     return address("experiment", name, kind, **query)
 
 
-def _requested_rows(rows: Sequence[RunStatus], request: Request) -> list[tuple[int, RunStatus]]:
-    """Return the runs that a request asks for, filtered and sorted, with their indices in the study."""
+def _link(request: Request, **changes: Any) -> str:
+    """Return the address of the page with a changed query."""
+    query = request.query_params
+    known = {key: query.get(key) for key in ("lab", "find", "state", "sort", "page")}
+    return address(
+        "experiment", request.path_params["name"], **known | {"open": query.getlist("open") or None} | changes
+    )
+
+
+def _requested_rows(rows: Sequence[RunStatus], request: Request) -> list[RunStatus]:
+    """Return the runs that a request asks for."""
     find, state = request.query_params.get("find", "").lower(), request.query_params.get("state", "")
-    chosen = [
-        (index, row)
-        for index, row in enumerate(rows)
+    return [
+        row
+        for row in rows
         if (not state or row.run.state == state)
         and (not find or find in f"{row.run.label}/{row.run.seed} {row.run.fingerprint}".lower())
     ]
-    sort = request.query_params.get("sort", "")
-    if not sort:
-        return chosen
-    key = SORTS.get(sort.removeprefix("-"))
-    if key is None:
-        raise UserError(f"sort {sort!r}: expected one of {', '.join(SORTS)}, with - before it to reverse")
-    known = [pair for pair in chosen if key(pair[1]) is not None]
-    known.sort(key=lambda pair: key(pair[1]), reverse=sort.startswith("-"))
-    return known + [pair for pair in chosen if key(pair[1]) is None]
 
 
 # ---- curves

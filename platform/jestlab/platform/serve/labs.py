@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
+from jestlab.analysis.colors import REFERENCE, LabelColor
 from jestlab.analysis.query import distinct
+from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus, Watch
+from jestlab.platform.serve.overviews import Overviews
 from jestlab.platform.serve.results import ServedResults
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow, RunRow
@@ -31,16 +34,18 @@ class _Status:
     watch: Watch
     rows: Sequence[RunStatus] = ()
     valid_until: float = 0.0
+    colors: Mapping[str, LabelColor] = field(default_factory=dict)
 
 
 @dataclass
 class Served:
-    """A lab, with its store and its results."""
+    """A lab, with its store, its results, and the overviews of its experiments."""
 
     name: str  # name in addresses
     lab: Lab
     store: Store  # read-only
     results: ServedResults
+    overviews: Overviews
     _status: dict[str, _Status] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -49,9 +54,18 @@ class Served:
         with self._lock:
             status = self._status.setdefault(experiment, _Status(Watch(self.store, experiment)))
             if time.monotonic() >= status.valid_until:
-                status.rows = status.watch.update()
+                rows = status.watch.update()
+                if rows is not status.rows:
+                    with self.store.reading() as connection:
+                        known = Snapshot("", connection).colors(experiment)
+                    status.colors = {row.run.label: known.get(row.run.label, REFERENCE) for row in rows}
+                status.rows = rows
                 status.valid_until = time.monotonic() + INTERVAL_SECONDS
             return status.rows
+
+    def colors(self, experiment: str) -> Mapping[str, LabelColor]:
+        """Return the color of each label of an experiment, as of the last call of `status`."""
+        return self._status[experiment].colors
 
 
 class Missing(UserError):
@@ -78,7 +92,8 @@ class Labs:
             store = Store.open_readonly(lab.store_url)
             if store is None:
                 raise StoreMissing(f"no store in {lab.address}: launch a study first, or name another lab")
-            self._served[name] = Served(name, lab, store, ServedResults(lab, store, name))
+            overviews = Overviews(lab.store_url)
+            self._served[name] = Served(name, lab, store, ServedResults(lab, store, name), overviews)
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._served.values())

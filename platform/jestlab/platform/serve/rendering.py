@@ -63,6 +63,7 @@ def render(template: str, **values: Any) -> str:
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
         autoescape=True, loader=PackageLoader(__package__), undefined=StrictUndefined,
@@ -73,7 +74,13 @@ def _environment() -> Environment:
         "address": address,
         "glyphs": {state.value: glyph for state, glyph in GLYPHS.items()},
     }
-    environment.filters |= {"when": when, "ago": ago, "count": lambda number: f"{number:,}"}
+    environment.filters |= {
+        "json": as_json,
+        "markup": Markup,
+        "when": when,
+        "ago": ago,
+        "count": lambda number: f"{number:,}",
+    }
     return environment
 
 

@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jestlab.platform.errors import one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.reports.update import store_state
+from jestlab.platform.serve.groups import Scores
 from jestlab.platform.serve.rendering import address
 from jestlab.platform.store.store import Store
 
@@ -28,10 +30,11 @@ _STILL_WIDTH = 800
 
 @dataclass(frozen=True)
 class _Parts:
-    """Results of an experiment: HTML for its page, and contents of its report."""
+    """Results of an experiment: HTML for its page, contents of its report, and scores of its runs."""
 
     html: str
     page: ReportPage
+    scores: Scores = field(default_factory=Scores)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,10 @@ class ServedResults:
             self._made[name] = MadeResults(parts, key, now + _PAUSE_FACTOR * (now - start))
             return self._made[name]
 
+    def latest(self, name: str) -> MadeResults | None:
+        """Return the results that were made last, even if the store has changed; None before the first."""
+        return self._made.get(name)
+
     def still(self, name: str, study: str, figure: str) -> bytes | None:
         """Draw a figure that has no interactive version, as PNG; None for an unknown figure.
 
@@ -108,8 +115,10 @@ class ServedResults:
 
     def _make(self, name: str) -> _Parts:
         """Gather the contents of an experiment's report, with their HTML."""
+        from jestlab.analysis.errors import NotYet
         from jestlab.analysis.report import gather
         from jestlab.analysis.report.html import fragment
+        from jestlab.analysis.results import opened
         from jestlab.platform.reports.make import TrustedLoader
         from jestlab.platform.reports.selected import selected_images
 
@@ -120,6 +129,10 @@ class ServedResults:
 
         url = self._lab.store_url
         images = cache(partial(selected_images, self._lab))
-        page = gather(url, name, own=TrustedLoader(url), pictures=images)
+        scores = Scores()
+        with opened(url) as store:
+            page = gather(store, name, own=TrustedLoader(url), pictures=images)
+            with suppress(NotYet):
+                scores = Scores.of(store.frames(name))
         place = address("experiment", name, "file", "FILE", lab=self._name)
-        return _Parts(fragment(page, image, place), page)
+        return _Parts(fragment(page, image, place), page, scores)

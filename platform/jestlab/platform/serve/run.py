@@ -1,28 +1,37 @@
-"""The page of a run, and the comparison of several runs."""
+"""The page of a run."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from pydantic import BaseModel, ValidationError
 from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from jestlab.analysis.claims import studies
 from jestlab.analysis.configs import flat
+from jestlab.analysis.metrics import MOST_SHARE, Metrics
 from jestlab.analysis.results import Snapshot
-from jestlab.platform import logs
+from jestlab.analysis.tables.show import heading
+from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
-from jestlab.platform.serve.experiment import cells, curves_of
+from jestlab.platform.serve.experiment import Curve, curves_of
+from jestlab.platform.serve.groups import cells, error_of, kind_of
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import address, as_text, number, parse_whole, render
+from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render, when
 from jestlab.platform.store.annotations import Subject, notes, tags
-from jestlab.platform.store.records import ADOPTED
+from jestlab.platform.store.records import ADOPTED, RunRecord
 from jestlab.platform.store.store import Store
 
 TAIL_BYTES = 64 * 1024
@@ -32,10 +41,19 @@ PICTURES = 12
 """Number of selected examples shown for a step; the number of rejected ones is the same."""
 
 MOST_CURVES = 12
-"""Maximum number of metrics of a run in one plot."""
+"""Maximum number of metrics of a run in one request, and of small charts on its page."""
 
-MOST_COMPARED = 20
-"""Maximum number of compared runs."""
+_Data = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Rows of a run, by the name of their query."""
+
+_EFFORTS = ("examples_seen", "distinct_examples", "flops_total", "seconds")
+"""Metrics that measure progress, which need no chart."""
+
+_FIRST = (LOSS, "train_loss", "val_loss", "grad_norm", "learning_rate", "lr")
+"""Metrics whose charts come first."""
+
+_CLOCKS = {"examples": "examples_seen", "seconds": "seconds"}
+"""Horizontal axis → column of evaluations, and metric, with its values."""
 
 _ID = "(SELECT id FROM run WHERE fingerprint = :run)"
 _QUERIES = {
@@ -43,7 +61,10 @@ _QUERIES = {
     "places": (
         "SELECT experiment, label, seed FROM v_runs WHERE fingerprint = :run ORDER BY experiment, position"
     ),
-    "scores": f"SELECT dataset, metric, step, value FROM evaluation WHERE run_id = {_ID} ORDER BY step",
+    "scores": (
+        "SELECT dataset, metric, step, value, examples_seen, seconds FROM evaluation "
+        f"WHERE run_id = {_ID} ORDER BY step"
+    ),
     # Each with its code, versions, and machine.
     "attempts": (
         "SELECT DISTINCT number, state, reason, executor, host, device, claimed_at, started_at, ended_at, "
@@ -61,28 +82,84 @@ _QUERIES = {
 }
 
 
-def _read(store: Store, fingerprint: str, *queries: str) -> dict[str, Any]:
-    """Read data of a run: a list of rows for each query, as the templates show them."""
+def read(store: Store, fingerprint: str, *queries: str) -> dict[str, list[dict[str, Any]]]:
+    """Read data of a run: a list of rows for each query."""
     with store.reading() as connection:
-        data: dict[str, Any] = {
+        return {
             name: [
                 dict(row._mapping) for row in connection.execute(text(_QUERIES[name]), {"run": fingerprint})
             ]
             for name in queries or _QUERIES
         }
-    if "scores" in data:
-        last = {f"{row['dataset']}/{row['metric']}": row for row in data["scores"]}
-        data["scores"] = [
-            {"name": name, "value": number(row["value"]) or "not a number", "step": f"{row['step']:,}"}
-            for name, row in sorted(last.items())
-        ]
-    for row in data.get("attempts", ()):
-        row |= {name: json.loads(row[name]) if row[name] else {} for name in ("versions", "environment")}
-        row |= {name: str(row[name] or "")[:19] for name in ("claimed_at", "started_at", "ended_at")}
-    if "metrics" in data:
-        names = [row["name"] for row in data["metrics"]]
-        data["metrics"] = sorted(names, key=lambda name: (name != LOSS, name))
-    return data
+
+
+def last_scores(rows: Sequence[Mapping[str, Any]], metrics: Metrics) -> list[dict[str, Any]]:
+    """Return the last value of each score as pages show it."""
+    last = {_name(row): row for row in rows}
+    return [
+        {
+            "name": heading(name, metrics.of(name)),
+            "key": name,
+            "value": row["value"],
+            "text": "not a number" if row["value"] is None else metrics.of(name).text(row["value"]),
+            "step": f"{row['step']:,}",
+        }
+        for name, row in sorted(last.items())
+    ]
+
+
+def metrics_of(served: Served, data: _Data, program: str) -> Metrics:
+    """Return the meaning of the metrics of a run, by the spec of its experiment and by its program.
+
+    As in `Frames.declared`, scores that are too large for a share of 1 are percentages.
+    """
+    with served.store.reading() as connection:
+        spec = Snapshot("", connection).study(data["places"][0]["experiment"])[1] if data["places"] else {}
+    metrics = Metrics.of_spec(spec, [program])
+    large = (row for row in data["scores"] if abs(row["value"] or 0.0) > MOST_SHARE)
+    named = {name: Metrics(metrics.declared).of(name) for name in map(_name, large)}
+    of_hundred = {name: metric.of_hundred for name, metric in named.items() if metric.in_percent}
+    return replace(metrics, declared={**metrics.declared, **of_hundred})
+
+
+def _name(score: Mapping[str, Any]) -> str:
+    return f"{score['dataset']}/{score['metric']}"
+
+
+def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return attempts as the page shows them; consecutive ones with the same end are one row."""
+    rows: list[dict[str, Any]] = []
+    for attempt in attempts:
+        start, end = (  # SQLite returns text
+            datetime.fromisoformat(str(attempt[name])) if attempt[name] else None
+            for name in ("started_at", "ended_at")
+        )
+        row = {
+            **{name: attempt[name] for name in ("state", "host", "executor", "device", "exit_code")},
+            "error": error_of(attempt["reason"]),
+            "detail": attempt["reason"] or "",
+            "code": _code(attempt),
+            "number": attempt["number"],
+            "times": 1,
+            "started": when(start),
+            "took": duration((end - start).total_seconds()) if start and end else "",
+        }
+        kind = [row[name] for name in ("state", "host", "executor", "code", "exit_code")]
+        kind.append(kind_of(attempt["reason"]))
+        if rows and rows[-1]["kind"] == kind:
+            before = rows.pop()
+            row |= {"number": before["number"], "started": before["started"], "times": before["times"] + 1}
+        rows.append(row | {"kind": kind, "last": attempt["number"]})
+    return rows
+
+
+def _code(attempt: Mapping[str, Any]) -> str:
+    """Describe the versions of jestlab and of custom code."""
+    own, custom = (
+        (attempt[commit] or "")[:10] + (" and changes" if attempt[patch] else "")
+        for commit, patch in (("git_commit", "git_patch"), ("code_commit", "code_patch"))
+    )
+    return f"{own}; custom {custom}" if custom else own
 
 
 def page(labs: Labs, request: Request) -> Any:
@@ -91,10 +168,15 @@ def page(labs: Labs, request: Request) -> Any:
     lab, store = request.query_params.get("lab"), served.store
     if fingerprint != request.path_params["fingerprint"]:
         return RedirectResponse(address("run", fingerprint, lab=lab), 303)
-    data = _read(store, fingerprint)
-    experiment = data["places"][0]["experiment"] if data["places"] else None
+    data = read(store, fingerprint)
+    places, attempts = data["places"], data["attempts"]
+    experiment = places[0]["experiment"] if places else None
     record = store.run(fingerprint)
+    metrics = metrics_of(served, data, record.program)
+    scores = last_scores(data["scores"], metrics)
     subject = Subject(fingerprint=fingerprint)
+    last = attempts[-1] if attempts else {}
+    row = _row(served, experiment, fingerprint) if experiment else None
     return render(
         "run.html.j2",
         here="",
@@ -102,27 +184,84 @@ def page(labs: Labs, request: Request) -> Any:
         several=len(labs) > 1,
         fingerprint=fingerprint,
         record=record,
-        row=_row(served, experiment, fingerprint) if experiment else None,
-        title=_title(data, fingerprint),
+        row=row,
+        title=title_of(data, fingerprint),
+        places=places,
+        charts=charts_of(data, metrics),
+        scores=scores,
+        attempts=_folded(attempts),
+        versions=json.loads(last.get("versions") or "{}"),
+        environment=json.loads(last.get("environment") or "{}"),
+        needs=data["needs"],
         config=[(key, as_text(value)) for key, value in sorted(flat(record.config).items())],
         baseline=_baseline(store, experiment, fingerprint) if experiment else None,
+        changed=_changed(record),
         pictures=_recorded_steps(served, fingerprint),
         notes=notes(store, subject),
         tags=tags(store, subject),
         writes=labs.writes,
         data=lambda kind, **query: address("run", fingerprint, kind, lab=lab, **query),
-        **data,
     )
 
 
+def charts_of(data: _Data, metrics: Metrics) -> dict[str, str]:
+    """Return name → title of the charts of a run: loss and training metrics, scores, then all others."""
+    logged = sorted(row["name"] for row in data["metrics"] if row["name"] not in _EFFORTS)
+    plain = [name for name in logged if "/" not in name]
+    plain.sort(key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    names = dict.fromkeys([*plain[: MOST_CURVES // 2], *sorted(map(_name, data["scores"])), *plain, *logged])
+    return {name: heading(name, metrics.of(name)) for name in names}
+
+
 def curves(labs: Labs, request: Request) -> dict[str, Any]:
-    """Return the curves of some metrics of a run, thinned for a plot of a given width in pixels."""
+    """Return the curves of some metrics of a run, thinned for a plot of a given width in pixels.
+
+    `x` has values for each horizontal axis: steps, and examples and seconds if they were recorded. Between
+    their records, which are rarer than steps, they are interpolated.
+    """
     served, fingerprint = _requested_run(labs, request)
     given = parse_whole(request.query_params.get("width", ""))
     width = 800 if given is None else min(max(given, 50), 4_000)
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
-    found = {name: curves_of(served.store, [fingerprint], name, width)[fingerprint] for name in names}
-    return {"curves": {name: {"x": x, "y": y} for name, (x, y) in found.items()}}
+    clocks = {axis: _clock(served.store, fingerprint, axis) for axis in _CLOCKS}
+    charts = {}
+    for name, (steps, values) in curves_in_units(served, fingerprint, names, width).items():
+        x = {"steps": steps} | {axis: _at(clock, steps) for axis, clock in clocks.items() if clock}
+        charts[name] = [{"x": x, "y": values}]
+    return {"charts": charts, "left": 0}
+
+
+def curves_in_units(
+    served: Served, fingerprint: str, names: Sequence[str], width: int | None = None
+) -> dict[str, Curve]:
+    """Return the curves of metrics, or of scores where no metric has the name, in their units."""
+    data, found = read(served.store, fingerprint, "places", "scores"), {}
+    metrics = metrics_of(served, data, served.store.run(fingerprint).program)
+    for name in names:
+        steps, values = curves_of(served.store, [fingerprint], name, width)[fingerprint]
+        if not steps:
+            points = [row for row in data["scores"] if _name(row) == name]
+            steps, values = [row["step"] for row in points], [row["value"] for row in points]
+        factor = metrics.of(name).factor
+        known = (math.nan if value is None else factor * value for value in values)
+        found[name] = steps, [value if math.isfinite(value) else None for value in known]
+    return found
+
+
+def _clock(store: Store, fingerprint: str, axis: str) -> dict[int, float]:
+    """Return the examples or seconds at the steps where they were recorded; empty if they never were."""
+    column = _CLOCKS[axis]
+    logged = curves_of(store, [fingerprint], column)[fingerprint]
+    rows = read(store, fingerprint, "scores")["scores"]
+    known = {row["step"]: row[column] for row in rows if row[column] is not None}
+    known |= {step: value for step, value in zip(*logged, strict=True) if value is not None}
+    return {0: 0.0} | known if known else {}
+
+
+def _at(clock: Mapping[int, float], steps: Sequence[int]) -> list[float | None]:
+    """Interpolate examples or seconds at steps; None after the last record."""
+    xs, ys = zip(*sorted(clock.items()), strict=True)
+    return [None if step > xs[-1] else float(np.interp(step, xs, ys)) for step in steps]
 
 
 def log(labs: Labs, request: Request) -> Response:
@@ -149,7 +288,7 @@ def batch(labs: Labs, request: Request) -> Response:
     from jestlab.platform.reports.selected import RecordedRun, sample
 
     served, fingerprint = _requested_run(labs, request)
-    places = _read(served.store, fingerprint, "places")["places"]
+    places = read(served.store, fingerprint, "places")["places"]
     if not places:
         raise Missing(f"run {fingerprint[:8]} belongs to no experiment")
     if (wanted := parse_whole(request.path_params["step"])) is None:
@@ -168,44 +307,8 @@ def batch(labs: Labs, request: Request) -> Response:
     return Response(drawn, media_type="image/png")
 
 
-def compare(labs: Labs, request: Request) -> Any:
-    """Compare the runs of `?run=…&run=…`; with `data` in the address, return their curves."""
-    wanted = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST_COMPARED]
-    lab, metric = request.query_params.get("lab"), request.query_params.get("metric", LOSS)
-    runs: list[dict[str, Any]] = []
-    for served, fingerprint in (labs.with_run(each, lab) for each in wanted):
-        run = {"run": fingerprint} | _read(served.store, fingerprint, "places", "scores", "metrics")
-        run["name"] = _title(run, fingerprint)
-        if "data" in request.query_params:
-            run["x"], run["y"] = curves_of(served.store, [fingerprint], metric)[fingerprint]
-        else:
-            record = served.store.run(fingerprint)
-            config = flat(record.config) | {"program": record.program}
-            run["config"] = {key: as_text(value) for key, value in config.items()}
-            run["scores"] = {each["name"]: each["value"] for each in run["scores"]}
-        runs.append(run)
-    if "data" in request.query_params:
-        return {"series": [{key: run[key] for key in ("run", "name", "x", "y")} for run in runs], "left": 0}
-    config_rows = _side_by_side([run["config"] for run in runs])
-    return render(
-        "compare.html.j2",
-        here="",
-        runs=runs,
-        config=[(key, row) for key, row in config_rows if len(set(row)) > 1],
-        scores=_side_by_side([run["scores"] for run in runs]),
-        metrics=list(dict.fromkeys(name for run in runs for name in run["metrics"])),
-        metric=metric,
-        most=MOST_COMPARED,
-        lab=lab,
-    )
-
-
-def _side_by_side(columns: list[dict[str, str]]) -> list[tuple[str, list[str]]]:
-    keys = sorted({key for column in columns for key in column})
-    return [(key, [column.get(key, "–") for column in columns]) for key in keys]
-
-
-def _title(data: dict[str, Any], fingerprint: str) -> str:
+def title_of(data: dict[str, Any], fingerprint: str) -> str:
+    """Return `experiment/label/seed`, in the first experiment of a run, or the start of its fingerprint."""
     places = data["places"]
     return "{experiment}/{label}/{seed}".format(**places[0]) if places else f"run {fingerprint[:8]}"
 
@@ -216,10 +319,24 @@ def _requested_run(labs: Labs, request: Request) -> tuple[Served, str]:
 
 def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | None:
     """Return the run's cells on its experiment's page."""
-    for index, row in enumerate(served.status(experiment)):
-        if row.run.fingerprint == fingerprint:
-            return cells(row, index)
-    return None
+    rows = served.status(experiment)
+    return next((cells(row) for row in rows if row.run.fingerprint == fingerprint), None)
+
+
+def _changed(record: RunRecord) -> list[tuple[str, str, str]]:
+    """Return the config keys that differ from the program's defaults: key, default, and value."""
+    try:
+        config = programs.get(record.program).read(record.config)
+    except (UserError, ValidationError):  # the program is gone or has changed
+        return []
+    if not isinstance(config, BaseModel):
+        return []
+    values = flat(config.model_dump(mode="json", exclude_defaults=True))
+    defaults = flat(type(config).model_construct().model_dump(mode="json", warnings=False))
+    return [
+        (key, as_text(defaults[key]) if key in defaults else "", as_text(value))
+        for key, value in sorted(values.items())
+    ]
 
 
 def _baseline(store: Store, experiment: str, fingerprint: str) -> dict[str, Any] | None:
@@ -257,6 +374,6 @@ def _recorded_steps(served: Served, fingerprint: str) -> list[int]:
 def _no_log(served: Served, fingerprint: str) -> str:
     if served.store.run(fingerprint).program == ADOPTED:
         return "This run was imported; see the original tool for its log."
-    attempts = _read(served.store, fingerprint, "attempts")["attempts"]
+    attempts = read(served.store, fingerprint, "attempts")["attempts"]
     labs = [each["lab"] for each in attempts if each["lab"]]
     return f"The log is in the lab at {labs[-1]}." if labs else "The log is not written yet."

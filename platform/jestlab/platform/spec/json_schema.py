@@ -125,7 +125,7 @@ def _config(program: ProgramConfig, definitions: Schema) -> Schema:
         return {"type": ["object", "null"], "properties": texts}
     config: Schema = definitions[program.schema.__name__]
     keys: dict[str, list[Schema]] = {}
-    patterns = {}
+    patterns: Schema = {}
     for path, reference, schema in _below(_ref(program.schema.__name__), definitions):
         keys.setdefault(path, []).append(reference)
         if any(each.get("type") == "object" for each in schema.get("anyOf", [schema])):

@@ -157,7 +157,7 @@ class ParetoOptions(_CostComparison, _Printed):
 
     kind: Literal["pareto"]
     over: Effort | None = option("Cost of training; default: flops, else seconds.")
-    trajectories: bool = option("Show how runs move during training.", False)
+    trajectories: bool | None = option("Show how runs move during training; default: if they are few.")
 
 
 class SpeedupOptions(_CostComparison, _Printed):

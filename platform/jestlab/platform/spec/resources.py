@@ -27,13 +27,10 @@ from pydantic import (
 )
 
 from jestlab.models import extensions
-from jestlab.platform.dependencies import CLIENTS
+from jestlab.platform.dependencies import EXECUTORS
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec.fields import checked
 from jestlab.platform.spec.tree import listed
-
-EXECUTORS = tuple(CLIENTS)
-"""Names of the built-in executors."""
 
 CLUSTERS = tuple(name for name in EXECUTORS if name != "local")
 """Names of the built-in executors on remote machines, whose chips are counted."""

@@ -285,14 +285,13 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
     """Describe in one line what `collect` will record; `own_code`: whether custom programs run."""
     listed = ["host", "device", "package versions"]
     if "environment" in parts:
-        listed.append(f"{len(kept_variables(os.environ))} environment variables without secrets")
+        listed.append(f"{len(kept_variables(os.environ))} environment variables")
     if (checkout := Checkout.of(code)) is not None:
-        changes = " with its uncommitted changes, if any, without secrets" if "changes" in parts else ""
+        changes = " with uncommitted changes" if "changes" in parts else ""
         listed.append(f"jestlab's commit {checkout.commit[:8]}{changes}")
     if own_code:
-        text = ", with their text without secrets" if "sources" in parts else ""
-        listed.append(f"digests of custom code{text}")
-    return f"recorded of each attempt: {', '.join(listed[:-1])} and {listed[-1]}"
+        listed.append("custom code" if "sources" in parts else "digests of custom code")
+    return f"each attempt records, without secrets: {', '.join(listed[:-1])}, and {listed[-1]}"
 
 
 def device() -> str:

@@ -132,6 +132,8 @@ class ExperimentSummary:
     updated_at: datetime
     counts: Mapping[RunState, int]
     imported_from: str | None = None
+    owner: str | None = None
+    active_at: datetime | None = None  # time of the last launch or report of a run
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -163,21 +164,25 @@ class Store:
 
     def experiments(self) -> list[ExperimentSummary]:
         """Return all experiments; the most recently launched comes first."""
-        members = select(MemberRow.experiment, RunRow.state, func.count(RunRow.id.distinct()))
+        count, reported_at = func.count(RunRow.id.distinct()), func.max(RunRow.updated_at)
+        members = select(MemberRow.experiment, RunRow.state, count, reported_at)
         by_state = members.join(RunRow, RunRow.id == MemberRow.run_id).group_by(
             MemberRow.experiment, RunRow.state
         )
         newest_first = select(ExperimentRow.__table__).order_by(ExperimentRow.updated_at.desc())
         counts: dict[str, dict[RunState, int]] = defaultdict(dict)
+        times: dict[str, list[datetime]] = defaultdict(list)
         with self.reading() as connection:
-            for experiment, state, count in connection.execute(by_state):
-                counts[experiment][RunState(state)] = count
+            for experiment, state, number, time in connection.execute(by_state):
+                counts[experiment][RunState(state)] = number
+                times[experiment].append(time)
             return [
                 ExperimentSummary(
-                    r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin)
+                    r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin), r.owner,
+                    max(r.updated_at, *times[r.name]),
                 )
                 for r in connection.execute(newest_first)
-            ]
+            ]  # fmt: skip
 
     def spec(self, experiment: str) -> dict[str, Any]:
         """Return the resolved study of an experiment's last launch.

@@ -102,8 +102,8 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
 
     This is code in configs (rules, losses, …), custom figures and tables of reports, and a custom executor.
     """
+    from jestlab.platform.dependencies import EXECUTORS
     from jestlab.platform.spec.options import custom_code_in
-    from jestlab.platform.spec.resources import EXECUTORS
 
     found: dict[tuple[str, str], None] = {}
     for run in executed(store, experiment):

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
-from jestlab.platform.dependencies import missing_client
+from jestlab.platform import dependencies
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
@@ -244,7 +244,7 @@ class CloudExecutor(Executor, Generic[Section]):
                 raise translated from None
 
         try:
-            if (missing := missing_client(self.name)) is not None:
+            if (missing := dependencies.missing(self.name)) is not None:
                 raise ExecutorError(missing)
             return retried(act)
         except ExecutorError as error:

@@ -2,6 +2,7 @@
 
 const TICK = 1000; // minimum time between two requests in milliseconds, while the page is visible
 const DUTY = 20; // pause after slow work, as a multiple of its duration
+const MOST_SMALL = 12; // maximum number of small charts
 
 const statusLine = document.getElementById("status");
 
@@ -38,22 +39,28 @@ async function repeatedly(act, every = TICK) {
   }
 }
 
-// ---- curves
+// ---- charts
 
-/** Lines of many runs over steps. */
+/** Small charts of several metrics, and a large one; several runs are lines in the same charts. */
 class Curves {
   constructor(section) {
     this.section = section;
+    this.titles = section.dataset.metrics ? JSON.parse(section.dataset.metrics) : { loss: "loss" };
+    this.names = Object.keys(this.titles);
+    Object.assign(this, { metric: this.names[0], left: 0, data: {}, pauseEnd: 0 });
     this.chart = new Chart(section);
-    this.series = new Map();
+    const grid = section.querySelector(".grid");
+    this.small = grid && new SmallCharts(grid, (name) => this.choose(name));
     this.choice = section.querySelector("select[name=metric]");
-    this.choice?.addEventListener("change", () => this.load());
-    this.pauseEnd = 0;
+    this.choice?.addEventListener("change", () => this.choose(this.choice.value));
     this.ready = this.load();
   }
 
-  get metric() {
-    return this.choice?.value || "loss";
+  /** Show a metric in the large chart. */
+  choose(name) {
+    this.metric = this.choice.value = name;
+    if (name in this.data) this.draw();
+    else this.load().catch(showError);
   }
 
   /** Load the curves after a change, but leave most of the time to the user and the server. */
@@ -66,52 +73,125 @@ class Curves {
   }
 
   async load() {
+    if (!this.names.length) return;
     const url = new URL(this.section.dataset.curves, location.href);
-    url.searchParams.set("metric", this.metric);
-    const data = await (await request(url)).json();
-    this.series.clear();
-    const series = data.series ?? Object.entries(data.curves).map(([name, { x, y }]) => ({ run: name, name, x, y, color: "var(--accent)" }));
-    for (const one of series) this.series.set(one.run, one);
-    this.left = data.left ?? 0;
+    const shown = this.small ? this.names.slice(0, MOST_SMALL) : [];
+    for (const name of new Set([...shown, this.metric])) url.searchParams.append("metric", name);
+    const { charts, left } = await (await request(url)).json();
+    Object.assign(this, { data: charts, left });
     this.draw();
   }
 
+  /** Return the lines of a metric. */
+  lines(name) {
+    const known = (x) => x.map((value) => value ?? NaN);
+    const axes = (x) => (Array.isArray(x) ? known(x) : Object.fromEntries(Object.entries(x).map(([axis, values]) => [axis, known(values)])));
+    const lines = (this.data[name] ?? []).map((one) => ({ label: this.titles[name], name: this.titles[name], color: "var(--accent)", ...one, x: axes(one.x), y: known(one.y) }));
+    return lines.filter((one) => one.y.length);
+  }
+
   draw() {
-    const lines = [...this.series.values()].filter((one) => one.x.length);
-    this.chart.show(runsFigure(this.metric, lines));
-    const shown = lines.length === 1 ? "" : `${lines.length} runs`;
-    const caption = this.section.querySelector(".caption");
-    caption.textContent = lines.length ? [shown, this.left ? `${this.left} more not shown; filter above to narrow` : ""].filter(Boolean).join("; ") : "No data yet.";
+    const cards = this.names.slice(0, MOST_SMALL).map((name) => {
+      const series = this.lines(name).map((one) => ({ ...one, x: one.x.steps ?? one.x }));
+      const value = series.length === 1 ? tickText(Number(series[0].y.at(-1).toPrecision(4))) : "";
+      return { name, title: this.titles[name], value, series };
+    });
+    if (!this.small?.cards.size) this.small?.grid.replaceChildren(); // placeholders, which reserve the space
+    this.small?.draw(cards, this.metric);
+    const lines = this.lines(this.metric);
+    this.chart.show(runsFigure(this.titles[this.metric], lines));
+    const runs = lines.length > 1 ? `${lines.length} runs` : "";
+    const more = this.left ? `${this.left} more not shown; filter above to narrow` : "";
+    this.section.querySelector(".caption").textContent = lines.length ? [runs, more].filter(Boolean).join("; ") : "No data yet.";
   }
 }
 
 // ---- pages
 
+/** Return the elements with `data-live` of a document, by their names. */
+const liveParts = (page) => new Map([...page.querySelectorAll("[data-live]")].map((each) => [each.dataset.live, each]));
+
+/** Request the page, and update its live parts; return whether one has changed. */
+async function refresh() {
+  const { href } = location;
+  const text = await (await request(href, { live: "1" })).text();
+  if (href !== location.href) return false; // another part was opened meanwhile
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const [shown, fresh] = [liveParts(document), liveParts(page)];
+  if ([...shown.keys()].join("\n") !== [...fresh.keys()].join("\n")) {
+    location.reload(); // the server now has different experiments
+    return false;
+  }
+  for (const [name, each] of shown) if (each.matches("table")) rove(fresh.get(name), stops(each).findIndex((one) => one.tabIndex === 0));
+  const before = document.activeElement;
+  const changed = [...shown].filter(([name, each]) => !each.isEqualNode(fresh.get(name)));
+  for (const [name, each] of changed) await inSlices(become(each, fresh.get(name)));
+  if (changed.length && !before.isConnected) document.querySelector("table[data-live] [tabindex='0']")?.focus();
+  return changed.length > 0;
+}
+
 function followPage(curves) {
   let isStale = false; // whether the curves are older than the page
   repeatedly(async () => {
     const start = performance.now();
-    const text = await (await request(location.href)).text();
-    const found = new DOMParser().parseFromString(text, "text/html").querySelectorAll("[data-live]");
-    const shown = document.querySelectorAll("[data-live]");
-    if (found.length !== shown.length) { // the server now has different runs or experiments
-      location.reload();
-      return false;
-    }
-    const now = new Map([...found].map((each) => [each.dataset.live, each]));
-    for (const each of shown) {
-      const other = now.get(each.dataset.live);
-      if (!other || other.innerHTML === each.innerHTML) continue;
-      each.replaceChildren(...other.childNodes);
-      isStale = true;
-    }
+    isStale = (await refresh()) || isStale;
     if (isStale && curves) isStale = !(await curves.loadSoon());
     await new Promise((done) => setTimeout(done, performance.now() - start));
   });
 }
 
+// Links that change a live part, such as the order of a table, are followed without loading the whole page.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-part]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  history.replaceState(null, "", link.href);
+  refresh().catch(showError);
+});
+
+// ---- tables
+
+const stops = (part) => [...part.querySelectorAll("a[href], button, input")];
+
+/** Make a table one stop of the Tab key, by default its first link; arrows move between links, buttons, and fields. */
+function rove(table, at = 0) {
+  const all = stops(table);
+  const current = Math.max(0, Math.min(at, all.length - 1));
+  all.forEach((each, i) => each.tabIndex = i === current ? 0 : -1);
+}
+
+const MOVES = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Home: [0, -99], End: [0, 99] };
+
+document.addEventListener("keydown", (event) => {
+  const [down, along] = MOVES[event.key] ?? [];
+  const row = event.target.closest("table:not([data-table] *) tr");
+  if (down === undefined || !row || event.altKey || event.ctrlKey || event.metaKey) return;
+  const table = row.closest("table");
+  const rows = [...table.rows].filter((each) => stops(each).length);
+  const own = stops(row);
+  const next = down ? rows[rows.indexOf(row) + down] : row;
+  if (!next) return;
+  const at = own.indexOf(event.target) + along;
+  const to = stops(next).at(Math.max(0, Math.min(at, stops(next).length - 1)));
+  event.preventDefault();
+  rove(table, stops(table).indexOf(to));
+  to.focus();
+});
+
+// Fields that filter the rows of a table.
+document.addEventListener("input", (event) => {
+  const { filter } = event.target.dataset;
+  if (filter === undefined) return;
+  const words = event.target.value.toLowerCase().split(/\s+/);
+  for (const row of document.getElementById(filter).rows) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every((word) => text.includes(word));
+  }
+});
+
 function followResults(place) {
-  let etag = "";
+  let { etag = "" } = place.dataset;
+  if (etag) begin(); // the page has the results already
   let pauseEnd = 0;
   const update = async () => {
     if (performance.now() < pauseEnd) return;
@@ -148,6 +228,7 @@ function followLog(place) {
   update().catch(showError).finally(() => repeatedly(update, 2 * TICK));
 }
 
+for (const table of document.querySelectorAll("table:not([data-table] *)")) rove(table);
 const curves = [...document.querySelectorAll("section[data-curves]")].map((section) => {
   const found = new Curves(section);
   found.ready.catch(showError);

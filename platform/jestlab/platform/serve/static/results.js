@@ -4,7 +4,7 @@
 const SLICE = 20; // milliseconds
 const LETTERS = 100_000; // parsed in a slice, in about ten milliseconds
 const DATA_TAG = '<script type="application/json" id="data">';
-const PARTS = new Set(["BODY", "DETAILS", "DIV", "OL", "SECTION", "TABLE", "TBODY", "UL"]); // other elements are replaced as a whole
+const PARTS = new Set(["A", "BODY", "DETAILS", "DIV", "OL", "SECTION", "SPAN", "TABLE", "TBODY", "TD", "TH", "THEAD", "TR", "UL"]); // other elements are replaced as a whole
 const DRAWN = ".tools, .plot, .legend, details.numbers"; // written by the chart
 
 /** Do work in slices; return its duration in milliseconds. */

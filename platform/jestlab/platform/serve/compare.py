@@ -1,0 +1,168 @@
+"""The comparison of several runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from starlette.requests import Request
+
+from jestlab.analysis.colors import numbered
+from jestlab.analysis.configs import flat
+from jestlab.analysis.intervals import direction
+from jestlab.analysis.metrics import Metric
+from jestlab.analysis.tables.show import MISSING
+from jestlab.analysis.units import near
+from jestlab.platform.errors import UserError
+from jestlab.platform.launch.status import LOSS
+from jestlab.platform.serve.experiment import paint
+from jestlab.platform.serve.labs import Labs, Missing, Served
+from jestlab.platform.serve.rendering import as_text, render
+from jestlab.platform.serve.run import (
+    MOST_CURVES,
+    charts_of,
+    curves_in_units,
+    last_scores,
+    metrics_of,
+    read,
+    title_of,
+)
+
+MOST_COMPARED = 20
+"""Maximum number of compared runs."""
+
+_DIGIT_SPACE, _POINT_SPACE = "\u2007", "\u2008"
+
+
+def page(labs: Labs, request: Request) -> Any:
+    """Compare the runs of `?run=…&run=…`; with `data` in the address, return their curves.
+
+    A run is `experiment/label/seed` or a fingerprint; `experiment/label` stands for all seeds of a label.
+    """
+    query, lab = request.query_params, request.query_params.get("lab")
+    found = {
+        pair[1]: pair for name in dict.fromkeys(query.getlist("run")) for pair in _named(labs, name, lab)
+    }
+    left, pairs = max(0, len(found) - MOST_COMPARED), list(found.values())[:MOST_COMPARED]
+    runs = [_compared(served, fingerprint) for served, fingerprint in pairs]
+    colors = [numbered(position) for position in range(len(runs))]
+    if "data" in query:
+        names = query.getlist("metric")[:MOST_CURVES] or [LOSS]
+        charts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for (served, fingerprint), run, color in zip(pairs, runs, colors, strict=True):
+            line = {"run": fingerprint, "label": run["name"], "name": run["name"], **paint(color)}
+            for name, curve in curves_in_units(served, fingerprint, names).items():
+                charts[name].append(line | dict(zip("xy", curve, strict=True)))
+        return {"charts": charts, "left": left}
+    wanted = query.get("base", "")
+    base = next((i for i, run in enumerate(runs) if wanted in (run["name"], run["run"])), 0)
+    if wanted and runs and wanted not in (runs[base]["name"], runs[base]["run"]):
+        raise UserError(f"base {wanted!r} isn't one of the compared runs")
+    config = _side_by_side([run["config"] for run in runs])
+    return render(
+        "compare.html.j2",
+        here="",
+        runs=runs,
+        colors=colors,
+        base=base,
+        left=left,
+        different=[(key, row) for key, row in config if len(set(row)) > 1],
+        equal=[(key, row[0]) for key, row in config if len(set(row)) == 1],
+        scores=_differences([run["scores"] for run in runs], base),
+        charts={name: title for run in runs for name, title in run["charts"].items()},
+        most=MOST_COMPARED,
+        lab=lab,
+        names=[run["name"] for run in runs],
+    )
+
+
+def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str]]:
+    """Find the runs that a name of a comparison means.
+
+    Raises:
+        UserError: No run has the name, or it is ambiguous.
+    """
+    experiment, _, rest = name.partition("/")
+    if not rest:
+        return [labs.with_run(name, lab)]
+    holders = []
+    for each in labs.among(lab):
+        with suppress(Missing):
+            holders.append(labs.with_experiment(experiment, each.name))
+    if len(holders) > 1:
+        raise UserError(f"several labs have {experiment!r}: add &lab={holders[0].name} to the address")
+    [served] = holders or [labs.with_experiment(experiment, lab)]
+    rows = [row.run for row in served.status(experiment)]
+    label, _, seed = rest.rpartition("/")
+    one = [run.fingerprint for run in rows if (run.label, str(run.seed)) == (label, seed)]
+    whole = [run.fingerprint for run in rows if run.label == rest]
+    if one and whole:
+        raise UserError(f"{name!r} is a run and also a label: give the fingerprint of the run")
+    if not one and not whole:
+        hint = near(name, (f"{experiment}/{run.label}/{run.seed}" for run in rows))
+        raise Missing(f"no run {name!r}: expected experiment/label/seed; {hint}".rstrip("; "))
+    return [(served, fingerprint) for fingerprint in one or whole]
+
+
+def _compared(served: Served, fingerprint: str) -> dict[str, Any]:
+    """Read a run for a comparison."""
+    data = read(served.store, fingerprint, "places", "scores", "metrics")
+    record = served.store.run(fingerprint)
+    metrics = metrics_of(served, data, record.program)
+    config = flat(record.config) | {"program": record.program}
+    return {
+        "run": fingerprint,
+        "name": title_of(data, fingerprint),
+        "config": {key: as_text(value) for key, value in config.items()},
+        "scores": {
+            each["name"]: (each["value"], metrics.of(each["key"]))
+            for each in last_scores(data["scores"], metrics)
+        },
+        "charts": charts_of(data, metrics),
+    }
+
+
+def _side_by_side(columns: list[dict[str, str]]) -> list[tuple[str, list[str]]]:
+    keys = sorted({key for column in columns for key in column})
+    return [(key, [column.get(key, MISSING) for column in columns]) for key in keys]
+
+
+def _differences(
+    columns: Sequence[Mapping[str, tuple[float | None, Metric]]], base: int
+) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return score → for each run, its value, its difference from a run, and whether that is better."""
+    table = []
+    for key in sorted({key for column in columns for key in column}):
+        metric = next(column[key][1] for column in columns if key in column)
+        values = [column[key][0] if key in column else None for column in columns]
+        known = [math.nan if value is None else value for value in values]
+        deltas = [math.nan if i == base else value - known[base] for i, value in enumerate(known)]
+        row = [
+            {
+                "text": MISSING if math.isnan(value) else metric.text(value),
+                "delta": "" if math.isnan(delta) else metric.text(delta, "+"),
+                "standing": {1: "good", -1: "bad"}.get(
+                    direction(delta * metric.sign, delta * metric.sign), ""
+                ),
+            }
+            for value, delta in zip(known, deltas, strict=True)
+        ]
+        table.append((key, row))
+    for i in range(len(columns)):
+        for part in ("text", "delta"):
+            texts = aligned([row[i][part] for _, row in table])
+            for (_, row), padded in zip(table, texts, strict=True):
+                row[i][part] = padded
+    return table
+
+
+def aligned(numbers: Sequence[str]) -> list[str]:
+    """Pad numbers with spaces as wide as digits, so that the decimal points of a column are aligned."""
+    decimals = [len(number.partition(".")[2]) for number in numbers]
+    widest = max(decimals, default=0)
+    return [
+        number + (_POINT_SPACE if widest and not digits else "") + _DIGIT_SPACE * (widest - digits)
+        for number, digits in zip(numbers, decimals, strict=True)
+    ]

@@ -1,0 +1,100 @@
+"""Charts in a real browser, without a report: live curves of many runs, and grids of small charts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.browser_support import open_page, tabs
+
+from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file, style
+
+SETUP = """
+const section = document.querySelector("section");
+const chart = new Chart(section);
+const opened = [];
+const small = new SmallCharts(document.querySelector(".grid"), (name) => opened.push(name));
+function runs(labels, seeds, points) {
+  const x = Array.from({ length: points }, (_, i) => i + 1);
+  return Array.from({ length: labels * seeds }, (_, i) => {
+    const label = `run ${Math.floor(i / seeds)}`;
+    const y = x.map((step) => 5 / step + (i % seeds) + (step % 2));
+    const axes = { steps: x, examples: x.map((step) => 32 * step) };
+    return { label, name: `${label}/${i % seeds}`, color: "#0b66c3", dash: "", x: axes, y };
+  });
+}
+"""
+
+
+@pytest.fixture
+def tab(browser: Any, tmp_path: Any) -> Iterator[Any]:
+    """A page with an empty chart and an empty grid."""
+    scripts = "\n".join([own_file(HEAD_SCRIPT), *map(own_file, SCRIPTS), SETUP])
+    page = tmp_path / "charts.html"
+    page.write_text(
+        f"<!doctype html><meta charset=utf-8><style>{style()}</style>"
+        "<div class=grid></div><section data-curves>"
+        "<div class=tools></div><div class=plot></div><ul class=legend></ul><p class=caption></p></section>"
+        f"<script>{scripts}</script>"
+    )
+    with tabs(browser, open_page) as opening:
+        opened = opening(page)
+        yield opened.tab
+        assert opened.complaints == []
+
+
+def drawn(tab: Any) -> Any:
+    """Return the paths of the lines."""
+    return tab.evaluate(
+        "[...document.querySelectorAll('section .line')].map((line) => line.getAttribute('d'))"
+    )
+
+
+def test_live_curves_are_over_several_axes_and_smoothed(tab):
+    tab.evaluate("chart.show(runsFigure('loss', runs(2, 3, 50)))")
+    assert tab.locator(".plot .line").count() == 6
+    assert [end.text_content() for end in tab.locator(".plot .end text").all()] == ["run 0", "run 1"]
+    title = tab.locator(".plot .title.x")
+    assert title.text_content() == "steps"
+    tab.locator("select[name=over]").select_option("examples")
+    assert title.text_content() == "examples"
+    rough = drawn(tab)
+    tab.locator("select[name=smooth]").select_option("strong")
+    assert drawn(tab) != rough
+    assert tab.locator(".plot .seed").count() == 6  # the values themselves, faintly
+    box = tab.locator(".plot").bounding_box()
+    tab.evaluate("chart.show(runsFigure('loss', runs(2, 3, 60)))")  # new data keep the choices
+    assert title.text_content() == "examples" and tab.locator(".plot .seed").count() == 6
+    assert tab.locator(".plot").bounding_box() == box
+
+
+def test_of_very_many_runs_only_some_are_drawn_and_the_menu_finds_the_others(tab):
+    tab.evaluate("chart.show(runsFigure('loss', runs(5000, 2, 20)))")
+    assert tab.locator(".plot .line").count() == 16  # eight labels of two seeds
+    summary = tab.locator(".runs summary")
+    assert summary.text_content() == "Runs 8 of 5000"
+    summary.click()
+    assert tab.locator(".runs label").count() == 200
+    tab.locator(".runs input[type=search]").fill("run 4321")
+    tab.locator(".runs label").click()
+    assert summary.text_content() == "Runs 9 of 5000"
+    assert tab.locator(".legend button").all_text_contents()[-1] == "run 4321"
+
+
+def test_small_charts_show_the_last_value_and_are_enlarged(tab):
+    loss = (
+        "{name: 'loss', title: 'training loss', value: '3.1', series: [{label: '', x: [1, 2], y: [4, 3.1]}]}"
+    )
+    metrics = f"[{loss}, {{name: 'lr', value: '', series: []}}]"
+    tab.evaluate(f"small.draw({metrics}, 'lr')")
+    cards = tab.locator(".grid button.small")
+    assert cards.count() == 2
+    assert cards.first.inner_text().split("\n")[:2] == ["training loss", "3.1"]
+    sizes = [card.bounding_box() for card in cards.all()]
+    assert sizes[0]["height"] == sizes[1]["height"]  # reserved, with or without data
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("opened") == ["loss"]
+    tab.evaluate(f"small.draw({metrics}, 'loss')")
+    assert [card.get_attribute("aria-pressed") for card in cards.all()] == ["true", "false"]
+    assert [card.bounding_box() for card in cards.all()] == sizes
+    assert tab.locator(".grid .line").count() == 1
