@@ -85,7 +85,8 @@ def test_hostile_names_and_infinite_scores(built):
     runs += [StoredRun("largest", [0.1, 1.7e308], seed=seed) for seed in (0, 1)]
     hostile = built(*runs, question=f"{HOSTILE[0]} {HOSTILE[3]}")
     tree = parse_page(hostile)
-    rows = {button.get("data-row") for button in by_id(tree, "table-summary").iter("button")}
+    buttons = by_id(tree, "table-summary").iter("button")
+    rows = {button.get("data-row") for button in buttons} - {None}
     assert rows == {"uniform", *HOSTILE, "broken <b>", "infinite", "largest"}
     assert "1.7e+308" in words(tree) and not re.search(r"\d{30}", words(tree))
     assert [script.get("type") for script in tree.iter("script")] == [None, "application/json", "module"]
@@ -141,7 +142,7 @@ def test_an_unfinished_study_without_prices(built):
     assert list(data_of(html)["figures"]["pareto"]["variants"]) == ["examples seen"]  # the known cost
     assert "4 of 4 runs have no planned price" in words(page)
     answer = words(by_id(page, "answer"))
-    assert "Examples 2.0× fewer" in answer and "FLOPs" not in answer.partition("Learning curves")[0]
+    assert "Examples at least 2.0× fewer" in answer and "FLOPs" not in answer.partition("Learning curves")[0]
 
 
 # ---- in a browser

@@ -137,10 +137,9 @@ _HTML = """\
 {% if not page %} title="{{ column.formula }}"{% endif %}>\
 {% if order %}<button type="button" class="sort">{% endif %}{{ column.header }}\
 {% if order %}</button>{% endif %}\
-{% if page and column.formula %}
+{% if page and column.formula %}\
 <button type="button" class="info" popovertarget="about-{{ page.name }}-{{ loop.index }}" \
-aria-label="About {{ column.title }}"></button>
-{% endif %}</th>
+aria-label="About {{ column.title }}"></button>{% endif %}</th>
 {% endfor %}
 </tr>
 </thead>
