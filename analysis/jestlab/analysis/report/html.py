@@ -42,6 +42,9 @@ _PIXELS = 0.65
 _COLORS = 128
 """Number of colors of a figure in the page: enough for its lines and their smooth edges."""
 
+BETWEEN = "<hr hidden>"
+"""Separates the answer from the sections in the part of another page."""
+
 _CLASSES: dict[Verdict, str] = {"holds": "good", "does not hold": "bad"}
 """Verdict → CSS class; "open" for the others."""
 
@@ -109,7 +112,11 @@ def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None =
         "quote": shlex.quote,
         "on_page": lambda part: _on_page(part, page.colors),
     }
-    environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
+    environment.globals |= {"between": BETWEEN} | {
+        "marks": MARKS,
+        "classes": _CLASSES,
+        "shown_at_first": SHOWN_AT_FIRST,
+    }
     template = environment.get_template("page.html.j2")
     return template.render(page=page, data=Markup(_json(data)), **values) + "\n"
 
