@@ -58,7 +58,7 @@ def test_pages_follow_runs(lab, serving, visited):
     until(tab, f"{row}.includes('completed')")
     until(tab, HAS_RESULTS)
     until(run.tab, "document.querySelector('[data-live=status]').textContent.includes('completed')")
-    tab.locator("details.menu:has([data-save-file='summary.csv']) > summary").first.click()
+    tab.locator("button[popovertarget='export-summary']").click()
     with tab.expect_download() as waiting:
         tab.locator("button[data-save-file='summary.csv']").first.click()
     assert b"uniform" in Path(waiting.value.path()).read_bytes()
