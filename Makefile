@@ -22,7 +22,7 @@ demo: install  ## train a reference, JEST and its rivals; print the table, write
 	$(BIN)/jestlab launch quickstart
 
 docs: install  ## build the documentation from docs/ into site/, which opens from disk: site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 test: install  ## the default test suite: minutes on two cores; ARGS="-k pareto" selects; WORKERS=8 for more cores
 	$(PYTEST) -p no:randomly $(ARGS)

@@ -1,7 +1,8 @@
-"""Pages that the documentation site makes when it is built: MkDocs calls `on_files`.
+"""Pages that are generated when the documentation site is built: MkDocs calls the functions `on_…`.
 
-The reference of commands comes from click, those of keys from the schema, the notebook from nbconvert; what
-the repository keeps at its root (measurements, security, changes) is copied, with its links changed.
+The reference of commands comes from click, that of keys from the schema, and the notebook from nbconvert.
+Pages at the root of the repository (measurements, security, changes) are copied, with their links changed.
+`llms.txt` lists all pages for language models.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any, Literal
 import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
+from jestlab.platform.cli import SECTIONS as VERBS
 from jestlab.platform.cli import cli
 from jestlab.platform.spec.fields import fields_of
 from jestlab.platform.spec.keys import (
@@ -36,9 +39,18 @@ COPIED = {"BENCHMARKS.md": "benchmarks", "SECURITY.md": "security", "CHANGELOG.m
 """Pages at the root of the repository → their names under `reference/`."""
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the page of each command to the navigation, below the index of commands."""
+    pages = [{f"jestlab {verb}": f"{COMMANDS}/{verb}.md"} for verb in cli.verbs]
+    [reference] = [section["Reference"] for section in config.nav or () if "Reference" in section]
+    [entry] = [entry for entry in reference if "Commands" in entry]
+    entry["Commands"] = [f"{COMMANDS}/index.md", *pages]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to those that were written."""
-    pages: dict[str, str | bytes] = {"reference/commands.md": commands()}
+    pages: dict[str, str | bytes] = {f"{COMMANDS}/{name}.md": text for name, text in commands().items()}
     pages |= {f"reference/{what}.md": keys(what) for what in KEYS}
     pages |= {f"reference/{name}.md": copied(ROOT / file) for file, name in COPIED.items()}
     pages |= notebook(DOCS / "notebook.ipynb")
@@ -50,24 +62,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 # ---- commands
 
+COMMANDS = "reference/commands"
+"""Folder of the pages of commands."""
 
-def commands() -> str:
-    """Write the reference of all verbs and their subcommands."""
-    head = (
-        "# Commands\n\nThis page is generated from `jestlab --help`. Every verb takes `--help`; verbs whose "
-        "output a program may want to read take `--json`. Errors are one line on standard error. The exit "
-        "code is 0 for success, 1 for an error, 2 for wrong usage and 130 after Ctrl-C.\n\n"
-        "| verb | what it does |\n|:--|:--|\n"
-    )
-    table = "".join(f"| [`{verb}`](#jestlab-{verb}) | {about} |\n" for verb, about in cli.verbs.items())
+
+def commands() -> dict[str, str]:
+    """Write the reference of commands: name of the page → its text; `index`, and a page for each verb."""
+    index = [
+        "# Commands\n\nThis reference is generated from `jestlab --help`. All verbs have `--help`, and "
+        "verbs with output for programs have `--json`. Errors are one line on standard error. The exit code "
+        "is 0 for success, 1 for an error, 2 for wrong usage, and 130 after Ctrl-C.\n"
+    ]
+    for section, verbs in VERBS.items():
+        rows = (f"| [`jestlab {verb}`]({verb}.md) | {about} |" for verb, about in verbs.items())
+        index += [f"## {section}\n\n| Command | Purpose |\n|:--|:--|", *rows, ""]
     with click.Context(cli, info_name="jestlab") as context:
-        commands = ((verb, cli.get_command(context, verb)) for verb in cli.verbs)
-        sections = [part for verb, command in commands for part in _command(verb, command, context)]
-    return head + table + "\n" + "\n".join(sections)
+        texts = {
+            verb: "\n".join(_command(verb, cli.get_command(context, verb), context)) for verb in cli.verbs
+        }
+    return {"index": "\n".join(index), **texts}
 
 
 def _command(
-    name: str, command: click.Command | None, parent: click.Context, depth: int = 2
+    name: str, command: click.Command | None, parent: click.Context, depth: int = 1
 ) -> Iterator[str]:
     """Write a command, and below it its subcommands."""
     assert command is not None
@@ -78,8 +95,8 @@ def _command(
     yield _prose(command.help or "")
     records = [record for p in command.get_params(context) if (record := p.get_help_record(context))]
     if records:
-        yield "| option | meaning |\n|:--|:--|"
-        yield "".join(f"| `{_cell(option)}` | {_cell(meaning)} |\n" for option, meaning in records)
+        yield "| Option | Meaning |\n|:--|:--|"
+        yield "".join(f"| `{option}` | {_cell(meaning)} |\n" for option, meaning in records if meaning)
     if command.epilog:
         yield _prose(command.epilog)
     if isinstance(command, click.Group):
@@ -88,7 +105,7 @@ def _command(
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"([|\[])", r"\\\1", " ".join(text.split())).replace("<", "&lt;")
 
 
 def _prose(text: str) -> str:
@@ -96,7 +113,7 @@ def _prose(text: str) -> str:
     written = []
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if not paragraph.startswith("\b"):
-            written.append(re.sub(r"([<*_|])", r"\\\1", paragraph) + "\n")
+            written.append(re.sub(r"([<*_|\[])", r"\\\1", paragraph) + "\n")
             continue
         lines = paragraph.removeprefix("\b").strip("\n").splitlines()
         if lines[0] == "Examples:":
@@ -196,3 +213,38 @@ def notebook(path: Path) -> Mapping[str, str | bytes]:
     exporter: Any = MarkdownExporter
     body, resources = exporter().from_filename(str(path))
     return {f"{path.stem}.md": body} | dict(resources["outputs"])
+
+
+# ---- llms.txt
+
+_summaries: dict[str, str] = {}
+"""Page → its description."""
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> None:
+    """Keep the description of each page for `llms.txt` and search engines; default: the first sentence."""
+    paragraphs = re.split(r"\n\s*\n", re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE))
+    prose = (" ".join(text.split()) for text in paragraphs if re.match(r"[\w`*\[]", text))
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", next(prose, "").replace("\\", ""))
+    first = re.sub(r":$", ".", re.split(r"(?<=[.!?])\s", plain)[0])
+    _summaries[page.file.src_uri] = page.meta.setdefault("description", first)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write `llms.txt`: the pages by section with their summaries, in the format of llmstxt.org."""
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
+    for section in config.nav or ():
+        [(title, target)] = section.items()
+        lines += ["", f"## {title}", "", *_listed(target if isinstance(target, list) else [section])]
+    (Path(config.site_dir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _listed(entries: list[Any], title: str = "") -> Iterator[str]:
+    """Write a line for each page below a section of the navigation."""
+    for entry in entries:
+        name, target = next(iter(entry.items())) if isinstance(entry, dict) else (title, entry)
+        if isinstance(target, list):
+            yield from _listed(target, name)
+        else:
+            summary = _summaries[target]
+            yield f"- [{name}]({target.removesuffix('.md')}.html)" + (f": {summary}" if summary else "")

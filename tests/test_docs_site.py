@@ -24,7 +24,8 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"], "preload": Fa
 PAGES = [
     path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")
 ]
-PAGES += [f"reference/{name}.html" for name in ("commands", "spec", "config", "benchmarks", "security")]
+PAGES += [f"reference/{name}.html" for name in ("spec", "config", "benchmarks", "security")]
+PAGES += [f"reference/commands/{name}.html" for name in ("index", *cli.verbs)]
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not importlib.util.find_spec("mkdocs"):
         pytest.skip("mkdocs is not installed")
     folder = tmp_path_factory.mktemp("docs") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    # Not --quiet, which would also hide the warnings from --strict.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    said = (done.stdout + done.stderr).splitlines()
+    assert (done.returncode, [line for line in said if not line.startswith("INFO")]) == (0, [])
     return folder
 
 
@@ -78,9 +81,11 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
 
 
 def test_every_command_and_every_option_is_in_the_reference(site):
-    text = (site / "reference/commands.html").read_text(encoding="utf-8")
+    index = (site / "reference/commands/index.html").read_text(encoding="utf-8")
     with click.Context(cli) as context:
         for verb in cli.verbs:
+            assert index.count(f'href="{verb}.html"') >= 2  # in the navigation, and in the table
+            text = (site / f"reference/commands/{verb}.html").read_text(encoding="utf-8")
             command = cli.get_command(context, verb)
             assert command is not None
             subcommands = getattr(command, "commands", {})
@@ -89,6 +94,29 @@ def test_every_command_and_every_option_is_in_the_reference(site):
             for one in (command, *subcommands.values()):
                 for option in (o for p in one.params for o in p.opts if o.startswith("--")):
                     assert re.search(rf"{option}\b", text), (verb, option)
+
+
+@pytest.mark.parametrize("module", ["api", "platform.client", "platform.spec", "testing"])
+def test_every_public_name_of_python_is_in_the_reference(site, module):
+    """With its docstring; options that are generated from models are there, too."""
+    page = (site / f"reference/python/{module.rpartition('.')[2]}.html").read_text(encoding="utf-8")
+    public = importlib.import_module(f"jestlab.{module}")
+    hidden = {"__version__", "SpecError", "StudySpec"}  # of specs: in the reference of keys
+    names = set(getattr(public, "__all__", ("run", "ScriptRun", "Reporter"))) - hidden
+    found = set(re.findall(rf'id="jestlab\.{module}\.(?:\w+\.)?(\w+)"', page))
+    assert names - found == set()
+    assert module != "api" or "highlight" in page
+
+
+def test_llms_txt_lists_every_page_with_a_description(site):
+    """In the format of llmstxt.org: a title, a summary, and sections with lists of links."""
+    title, summary, *sections = (site / "llms.txt").read_text(encoding="utf-8").split("\n\n")
+    assert title == "# jestlab" and summary.startswith("> ")
+    assert [part for part in sections[::2] if not re.fullmatch(r"## [\w -]+", part)] == []
+    links = [line for part in sections[1::2] for line in part.strip().splitlines()]
+    found = [re.fullmatch(r"- \[[^\]]+\]\((\S+)\): .+", line) for line in links]
+    pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {"404.html"}
+    assert None not in found and sorted(match[1] for match in found if match) == sorted(pages)
 
 
 @pytest.mark.parametrize(("page", "keys"), [("spec", spec_keys()), ("config", config_keys())])

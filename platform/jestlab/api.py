@@ -266,7 +266,9 @@ class OpenLab:
     ) -> pd.DataFrame:
         """Read rows of all experiments, or of one, as `ExperimentResults.frame` does.
 
-        lab.frame("runs", where="state = 'FAILED'", columns=["experiment", "label", "seed", "reason"])
+            lab.frame("runs", where="state = 'FAILED'", columns=["experiment", "label", "seed", "reason"])
+
+        With `experiment`, only the rows of this experiment are read.
         """
         return read_frame(self._lab, view, where, experiment, columns, order_by, limit)
 

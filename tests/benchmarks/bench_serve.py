@@ -36,7 +36,8 @@ LIVE_MS = 20_000
 GOALS = {
     "list of experiments": 300,
     "page of the experiment, the first time": None,
-    "page of the experiment, later": 300,
+    "its results, the first time": None,
+    "page of the experiment with its results, later": 3_000,
     "sorted by loss": 300,
     "search by a condition on config keys": 300,
     "page of a run": 300,
@@ -107,11 +108,11 @@ def training(url: str, step: int) -> Iterator[None]:
         reporter.join()
 
 
-def get(url: str, path: str) -> tuple[float, bytes]:
+def get(url: str, path: str, **headers: str) -> tuple[float, bytes]:
     """Return the ms until an answer is complete, and the answer."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)
     start = time.perf_counter()
-    connection.request("GET", path)
+    connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
     took = time.perf_counter() - start
@@ -129,20 +130,20 @@ def pages(url: str, last_run: str, ticks: int) -> list[float]:
 
     experiment, run = f"/experiment/{NAME}", f"/run/{last_run}"
     search = "/runs?where=selection.chunks+%3D+16+and+seed+%3C+2&columns=label,seed"
-    first = get(url, experiment)[0]
-    found = [median("/"), first, median(experiment), median(f"{experiment}?sort=loss")]
+    first, results = get(url, experiment)[0], get(url, f"{experiment}/results")[0]
+    with_results = statistics.median(
+        get(url, experiment)[0] + get(url, f"{experiment}/results")[0] for _ in range(5)
+    )
+    found = [median("/"), first, results, with_results, median(f"{experiment}?sort=loss")]
     get(url, search)
     found += [median(search), median(run), median(f"{run}/curves?metric=loss&width=800")]
     found.append(median(f"{experiment}/losses"))
-    curve = json.loads(get(url, f"{run}/curves?metric=loss&width=100")[1])["curves"]["loss"]
+    curve = json.loads(get(url, f"{run}/curves?metric=loss&width=100")[1])["charts"]["loss"][0]
     assert max(curve["y"]) == 1000.0, "the curve doesn't show the spike"
-    cursor = json.loads(get(url, f"{experiment}/live?since=")[1])["cursor"]
     waits = []
-    for _ in range(ticks - 1):
+    for _ in range(ticks):
         time.sleep(1.1)
-        took, body = get(url, f"{experiment}/live?since={cursor}")
-        cursor = json.loads(body)["cursor"]
-        waits.append(took)
+        waits.append(get(url, experiment, live="1")[0])
     return [*found, statistics.median(waits), max(waits)]
 
 

@@ -134,14 +134,12 @@ _HTML = """\
 <tr>
 {% for column, order in zip(table.columns, ranks) %}
 <th scope="col" class="{{ column.align }}"{% if order %} data-ranks="{{ order }}"{% endif %}\
-{% if not page %} title="{{ column.formula }}"{% endif %}>
+{% if not page %} title="{{ column.formula }}"{% endif %}>\
 {% if order %}<button type="button" class="sort">{% endif %}{{ column.header }}\
-{% if order %}</button>{% endif %}
-{% if page and column.formula %}
+{% if order %}</button>{% endif %}\
+{% if page and column.formula %}\
 <button type="button" class="info" popovertarget="about-{{ page.name }}-{{ loop.index }}" \
-aria-label="About {{ column.title }}"></button>
-{% endif %}
-</th>
+aria-label="About {{ column.title }}"></button>{% endif %}</th>
 {% endfor %}
 </tr>
 </thead>

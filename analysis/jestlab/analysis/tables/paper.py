@@ -48,14 +48,14 @@ _WRITERS: dict[str, Callable[[float], str]] = {
 """Quantity → how its values are written; all others are scores, or means or differences of scores."""
 
 _HEADERS: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
-    EXAMPLES: ("# Train", "", 40, ()),
-    FILTERED: ("Filtered data?", "", 90, ()),
-    PER_ITERATION: ("Per iter.", "FLOPs %", 30, ("flops", EXAMPLES)),
-    TOTAL: ("Total", "FLOPs %", 55, ("flops",)),
-    _COUNTED[0]: ("Per iter.", "FLOPs %, counted", 15, ("flops", EXAMPLES)),
-    _COUNTED[1]: ("Total", "FLOPs %, counted", 35, ("flops",)),
-    DELTA: ("Mean Δ", "", 80, (MEAN,)),
-    MEAN: ("Mean", "", 85, ()),
+    EXAMPLES: ("# train", "", 40, ()),
+    FILTERED: ("filtered data?", "", 90, ()),
+    PER_ITERATION: ("per iter.", "FLOPs %", 30, ("flops", EXAMPLES)),
+    TOTAL: ("total", "FLOPs %", 55, ("flops",)),
+    _COUNTED[0]: ("per iter.", "FLOPs %, counted", 15, ("flops", EXAMPLES)),
+    _COUNTED[1]: ("total", "FLOPs %, counted", 35, ("flops",)),
+    DELTA: ("mean Δ", "", 80, (MEAN,)),
+    MEAN: ("mean", "", 85, ()),
 }
 """Quantity → header, group, and importance of its column, and its inputs: see `Column.inputs`."""
 
@@ -115,10 +115,10 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     findings = [each for each in checks(cells_of(published)) if any(key.table == name for key in each.keys)]
     wrong = [finding for finding in findings if not finding.confirmed]
     keys = {key for finding in wrong for key in finding.keys if key.table == name}
-    columns = [Column("method", "Method", lambda row: row["method"], align="left", importance=ESSENTIAL)]
+    columns = [Column("method", "method", lambda row: row["method"], align="left", importance=ESSENTIAL)]
     if rows.groupby("published")["variant"].nunique().max() > 1:
         columns.append(
-            Column("variant", "Variant", lambda row: row["variant"] or MISSING, align="left", importance=95)
+            Column("variant", "variant", lambda row: row["variant"] or MISSING, align="left", importance=95)
         )
     scores = [name for name in map(str, rows) if is_score(name) and not name.endswith(SUFFIXES)]
     scores.sort(key=order)
@@ -268,7 +268,7 @@ def _notes(
         return
     if PER_ITERATION in layout.quantities:
         against = ", ".join(f"{final.against} in {final.frames.experiment}" for final in own)
-        yield f"FLOPs % and Mean Δ of own runs: against {against}"
+        yield f"FLOPs % and mean Δ of own runs: against {against}"
         counted = own[0].frames.counted(own[0].scope)
         yield from [f"FLOPs %, counted: {counted}", _BY_PAPER] if len(cells) else [f"FLOPs %: {counted}"]
     if len(cells):

@@ -102,12 +102,12 @@ def _own_rows(final: Finals, pair: bool, with_published: bool) -> tuple[pd.DataF
         }
     )
     for name in values:
-        spread = of_groups(parts[name], parts["label"]).reindex(labels)
-        half = half_widths(spread["std"], spread["count"])
-        half[by_label["diverged"]] = math.nan  # the other seeds are a biased selection
-        rows[name], mean = spread["mean"].to_numpy(), spread["mean"].to_numpy()
-        rows[f"{name}_low"], rows[f"{name}_high"] = mean - half, mean + half
-        rows[f"{name}_seeds"] = spread["count"].fillna(0).to_numpy(int)
+        statistics = of_groups(parts[name], parts["label"]).reindex(labels)
+        mean, std, count = (statistics[part].to_numpy() for part in ("mean", "std", "count"))
+        half = half_widths(std, count)
+        half[by_label["diverged"].to_numpy()] = math.nan  # the other seeds are a biased selection
+        rows[name], rows[f"{name}_low"], rows[f"{name}_high"] = mean, mean - half, mean + half
+        rows[f"{name}_seeds"] = statistics["count"].fillna(0).to_numpy(int)
     for end in ("low", "high"):
         rows[f"{DELTA}_{end}"] = by_label[f"delta_{end}"].to_numpy()
     return rows, parts

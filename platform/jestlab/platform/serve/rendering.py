@@ -97,14 +97,14 @@ def when(time: datetime | None) -> str:
 
 
 def ago(time: datetime) -> str:
-    """Format a UTC time relative to now: "just now", "5 min ago"; as a date after a month."""
-    seconds = (now() - time).total_seconds()
-    if seconds > 30 * 86_400:
+    """Format a UTC time relative to now: "just now", "5 min ago", "2 days ago"; as a date after a month."""
+    minutes = int((now() - time).total_seconds() // 60)
+    days = minutes // 1_440
+    if days > 30:
         return f"{time:%Y-%m-%d}"
-    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= size:
-            return f"{counted(int(seconds // size), unit)} ago"
-    return "just now"
+    if days:
+        return f"{counted(days, 'day')} ago"
+    return f"{minutes // 60} h ago" if minutes >= 60 else f"{minutes} min ago" if minutes >= 1 else "just now"
 
 
 def number(value: float | None) -> str:

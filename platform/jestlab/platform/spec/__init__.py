@@ -1,8 +1,10 @@
 """The spec language in Python. Each function returns plain data, as in YAML.
 
-study = spec.study(question="Does joint selection learn faster?")
-study.runs.joint = {"selection.rule": "joint"}
-study.reports = [table(baseline="uniform"), curves()]
+    study = spec.study(question="Does joint selection learn faster?")
+    study.runs.joint = {"selection.rule": "joint"}
+    study.reports = [table(baseline="uniform"), curves()]
+
+The function `get_config` of a Python file returns such a study.
 """
 
 from __future__ import annotations
