@@ -62,7 +62,7 @@ def test_pages_follow_runs(lab, serving, visited):
     with tab.expect_download() as waiting:
         tab.locator("button[data-save-file='summary.csv']").first.click()
     assert b"uniform" in Path(waiting.value.path()).read_bytes()
-    tab.locator("#table-summary button[data-column=score]").first.click()
+    tab.locator("#table-summary td button:visible").first.click()
     until(tab, "document.querySelector('dialog').open")
     assert "Computed from" in tab.locator("dialog").inner_text()
     asked = {address for page in (shown, run) for address in page.requests}
