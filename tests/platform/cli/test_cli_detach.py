@@ -132,4 +132,4 @@ def test_a_real_detached_launch(detached_root, tmp_path, jestlab):
     labs.wait_until_ended(detached_root)
     states = {run["run"]: run["state"] for run in json.loads(jestlab("status", "toy", "--json"))}
     assert states == {"uniform": "COMPLETED", "longer": "CANCELLED"}
-    assert log.read_text().splitlines()[-1] == "1 CANCELLED, 1 COMPLETED"
+    assert log.read_text().splitlines()[-1] == "1 COMPLETED, 1 CANCELLED"
