@@ -112,13 +112,9 @@ def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None =
         "quote": shlex.quote,
         "on_page": lambda part: _on_page(part, page.colors),
     }
-    environment.globals |= {"between": BETWEEN} | {
-        "marks": MARKS,
-        "classes": _CLASSES,
-        "shown_at_first": SHOWN_AT_FIRST,
-    }
+    environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
     template = environment.get_template("page.html.j2")
-    return template.render(page=page, data=Markup(_json(data)), **values) + "\n"
+    return template.render(page=page, data=Markup(_json(data)), between=BETWEEN, **values) + "\n"
 
 
 def _on_page(part: TablePart, colors: Mapping[str, LabelColor]) -> OnPage:
