@@ -1,4 +1,4 @@
-"""The front, its certainty, and hypervolume: against definitions, and by hand."""
+"""The front and its certainty: against definitions, and by hand."""
 
 import numpy as np
 from hypothesis import example, given
@@ -70,14 +70,3 @@ unknown = st.just((1.0, 1.0, np.nan, np.nan))
 @example([(1.0, 1.0, 0.0, 2.0)])  # it doesn't compete with itself
 def test_standing_is_the_definition(found):
     assert list(pareto.standing(*zip(*found, strict=True))) == standing_by_definition(found)
-
-
-small = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=12)
-
-
-@given(small, st.integers(0, 9), st.integers(-1, 8))
-@example([(0, 3), (2, 5)], 4, 0)
-def test_hypervolume_is_the_number_of_dominated_cells(pairs, cost, score):
-    # Of unit cells between whole numbers: those whose lower right corner some point dominates.
-    cells = sum(any(c <= x and s >= y + 1 for c, s in pairs) for x in range(cost) for y in range(score, 9))
-    assert pareto.hypervolume([c for c, _ in pairs], [s for _, s in pairs], (cost, score)) == cells

@@ -64,23 +64,3 @@ def _dominated(cost: Floats, score: Floats, by_cost: Floats, by_score: Floats) -
         return np.where(is_own, second[count], best[count])
 
     return (best_other("left") >= score) | (best_other("right") > score)
-
-
-def hypervolume(cost: npt.ArrayLike, score: npt.ArrayLike, reference: tuple[float, float]) -> float:
-    """Compute the area that the front dominates, up to a reference point; greater is better.
-
-    Args:
-        cost: Costs.
-        score: Scores.
-        reference: A cost and a score that count as worthless. Only points that are better in both count.
-
-    Returns:
-        The area, in units of cost × units of score; 0 if no point is better than the reference.
-    """
-    costs, scores = np.asarray(cost, float), np.asarray(score, float)
-    on_front = front(costs, scores) & (costs < reference[0]) & (scores > reference[1])
-    costs, places = np.unique(costs[on_front], return_index=True)  # without duplicates
-    # Each step is a rectangle from its cost to the reference's, as high as it rises above the step before.
-    with np.errstate(over="ignore"):
-        rises = np.diff(scores[on_front][places], prepend=reference[1])
-        return float(np.sum((reference[0] - costs) * rises))

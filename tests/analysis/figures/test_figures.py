@@ -69,7 +69,7 @@ def test_pareto_front_is_of_the_competitors_without_their_trajectories(pareto, r
     plot = figures.pareto(results, trajectories=True)
     trajectories = plot.data[plot.data["kind"] == "trajectory"]
     assert len(trajectories) == 2 + 3 * 4 and trajectories["on_front"].isna().all()
-    assert "not part of the front" in plot.texts.caption
+    assert "Faint lines: paths over training." in plot.texts.caption
 
 
 def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, stored_runs):
@@ -87,9 +87,7 @@ def test_points_possibly_on_the_front_are_ambiguous(read_runs, stored_run, store
     half = 4.30265 * 10 / 3**0.5  # Student's t with two degrees of freedom
     assert (means.loc["near", "low"], means.loc["near", "high"]) == pytest.approx((60 - half, 60 + half))
     assert "half filled: on it or dominated (intervals overlap)" in plot.texts.caption
-    assert "a single seed is treated as exact." in plot.texts.caption
-    # From 9.9 GFLOP (a tenth beyond the costliest) to 3 at .25, and to 8 at .7: 6.9 × .25 + 1.9 × .45
-    assert "Hypervolume of the means: 2.58 GFLOP × score" in plot.texts.caption
+    assert "A single seed is treated as exact." in plot.texts.caption
     drawn = {(line.get_marker(), line.get_fillstyle()) for line in plot.figure().axes[0].get_lines()}
     assert {("o", "full"), ("s", "left"), ("D", "full")} <= drawn
 
@@ -237,9 +235,29 @@ def test_a_failure_leaves_the_old_figure(pareto, saved):
 
 
 def test_every_label_has_a_distinct_look():
-    """Markers of points have no line style; the page has a symbol for each of them."""
+    """Markers of points in print have no line style."""
     found = looks(in_order([f"run {i}" for i in range(105)], "run 0"))
     assert len({(look.color, look.marker) for look in found.values()}) == 105
-    assert {look.marker for look in found.values()} == set(charts._SYMBOLS)
     assert len({look.color for look in list(found.values())[:9]}) == 9
     assert re.fullmatch("#[0-9a-f]{6}", ink("#E69F00"))
+
+
+def test_pages_get_the_numbers_of_the_print(results, read_runs, stored_runs):
+    plot = figures.learning_curves(results, "uniform")
+    series = {one["label"]: one for one in charts.curves(plot)["series"]}
+    joint, data = series["joint"], plot.data.query("label == 'joint' and kind == 'mean'")
+    assert (joint["x"], joint["y"]) == (data["effort"].tolist(), data["mean"].tolist())
+    assert (joint["low"], joint["high"]) == (data["low"].tolist(), data["high"].tolist())
+    assert np.mean([line["y"] for line in joint["lines"]], axis=0) == pytest.approx(joint["y"])
+    assert series["reference"]["lines"] == []
+    chart = charts.pareto(figures.pareto(results, "uniform"))
+    joint = next(one for one in chart["series"] if one["label"] == "joint")
+    assert (joint["path"]["x"][-1], joint["path"]["y"][-1]) == pytest.approx((joint["x"][0], joint["y"][0]))
+    assert not chart["x_log"]
+    many = [run for i in range(9) for run in stored_runs(f"run {i}", [0.1, 0.2], [0.1, 0.3])]
+    large = stored_runs("large", [0.6], flops_per_step=(3e11, 0.0, 0.0))
+    found = read_runs(*many, *large)
+    chart = charts.pareto(figures.pareto(found))
+    assert chart["x_log"] and all(one["path"] is None for one in chart["series"])
+    assert all(one["lines"] == [] for one in charts.curves(figures.learning_curves(found))["series"])
+    assert sum(one["shown"] for one in chart["series"]) == charts.SHOWN_AT_FIRST

@@ -25,13 +25,6 @@ SHOWN_AT_FIRST = 8
 MOST_PRINTED = 40
 """If there are more runs, a printed figure shows only those that the page shows initially."""
 
-_SYMBOLS = {
-    "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross",
-    "X": "x", "<": "triangle-left", ">": "triangle-right", "p": "pentagon", "h": "hexagon",
-    "*": "star", "d": "diamond-thin", "8": "octagon",
-}  # fmt: skip
-"""Matplotlib's marker → the page's symbol."""
-
 
 def curves(plot: Plot) -> dict[str, Any]:
     """Convert learning curves: for each label its mean over seeds, with a band.
@@ -149,11 +142,11 @@ def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[Any, Any], slice]]:
 
 def _identity(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return label, name, and look of a series; color and dash are those of `LabelColor`."""
-    look = {"color": REFERENCE.css, "symbol": "circle", "dash": REFERENCE.dash}
+    look = {"color": REFERENCE.css, "dash": REFERENCE.dash}
     if row["role"] != "reference":
         line, color = row["line"], LabelColor(row["color"], row["dark"])
         dash = "" if line == "-" else ",".join(f"{2 * length:g}" for length in line[1])
-        look = {"color": color.css, "symbol": _SYMBOLS[row["marker"]], "dash": dash}
+        look = {"color": color.css, "dash": dash}
     return {"label": str(row["label"]), "text": str(row["text"]), "role": str(row["role"])} | look
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import units
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
-from ..efforts import WORDS, Effort, cost_of, unit
+from ..efforts import WORDS, Effort, cost_of
 from ..errors import NotYet
 from ..frames import DIVERGED, Frames
-from ..pareto import front, hypervolume, standing
+from ..pareto import front, standing
 from ..sheet import Sheet
 from .axes import LOG_FROM, count_axis, draw_intervals, draw_levels, draw_seeds, value_axis
 from .panels import finish, panels
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-_BEYOND = 1.1  # the reference point of the hypervolume costs a tenth more than the most expensive label
 _MOST_PATHS = 8  # labels with paths over training
 _MOST_NAMED = 24  # labels: if there are more, as in a union, only the front and the baseline are named
 
@@ -62,7 +60,7 @@ def pareto(
         over: Unit of cost; None for the first of FLOPs, seconds, and examples that is known.
 
     Returns:
-        The plot, named "pareto". Its data: rows of kind "mean" (a label: cost, score, spread, the ends of the
+        The plot, named "pareto". Its data: rows of kind "mean" (a label: cost, score, the ends of the
         intervals of cost and score, seeds, on_front, and standing), "seed" (a run), and "trajectory" (a point
         of a path).
 
@@ -93,7 +91,7 @@ def pareto(
         paths = paths.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]]
         parts.append(paths.assign(kind="trajectory"))
     points = pd.concat(parts, ignore_index=True)
-    data = styled(frames, points, compared, ["score", "spread", "low", "high"])
+    data = styled(frames, points, compared, ["score", "low", "high"])
     is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
     data["is_named"] = is_main | (len(means) <= _MOST_NAMED)
     of_means = data[data["kind"] == "mean"]
@@ -103,10 +101,10 @@ def pareto(
         what_score_is(frames),
         *about_seeds(means["seeds"].max()),
         "Gray steps: Pareto front of the means. Filled: on the front; half filled: on it or dominated "
-        "(intervals overlap); open: dominated; a single seed is treated as exact.",
-        "Faint lines: the path over training; not part of the front." * trajectories,
+        "(intervals overlap); open: dominated.",
+        "A single seed is treated as exact." * bool((means["seeds"] == 1).any()),
+        "Faint lines: paths over training." * trajectories,
         "Named: the front and the baseline." * (len(means) > _MOST_NAMED),
-        _about_hypervolume(frames, data[data["role"] != "reference"], cost),
         *about_lost(frames, frames.labels),
         *about_unfinished(frames, frames.competitors),
         *about_references(frames, of_means.rename(columns={"score": "mean"}).assign(final=True)),
@@ -122,8 +120,8 @@ def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFram
     """Return one row per label; labels in `apart` (references, diverged seeds) are never on the front."""
     import numpy as np
 
-    columns = {"mean": "score", "std": "spread", "count": "seeds"}
-    means = mean_intervals(runs["score"], runs["label"]).rename(columns=columns)
+    means = mean_intervals(runs["score"], runs["label"]).drop(columns="std")
+    means = means.rename(columns={"mean": "score", "count": "seeds"})
     costs = mean_intervals(runs["cost"], runs["label"])
     means[["cost", "cost_low", "cost_high"]] = costs[["mean", "low", "high"]]
     means["on_front"], means["standing"] = False, "dominated"
@@ -132,22 +130,6 @@ def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFram
     ends = np.sort(sign * rivals[["low", "high"]]).T
     means.loc[rivals.index, "standing"] = standing(rivals["cost_low"], rivals["cost_high"], *ends)
     return means.reset_index()
-
-
-def _about_hypervolume(frames: Frames, data: pd.DataFrame, effort: Effort) -> str:
-    """Write the hypervolume of several labels, up to the worst score of any seed, or 0 for percentages."""
-    metric, means = frames.score, data[data["kind"] == "mean"]
-    end = means["cost"].nlargest(1) * _BEYOND
-    (divisor, named), cost = unit(effort, end), end.item()
-    scores = metric.sign * data.loc[data["kind"] == "seed", "score"] / metric.factor
-    worst = 0.0 if metric.in_percent and metric.goal == "max" else scores.min()
-    signed = metric.sign * means["score"] / metric.factor
-    volume = hypervolume(means["cost"], signed, (cost, worst)) / divisor
-    name = named or WORDS[effort].amount
-    return (
-        f"Hypervolume of the means: {units.significant(volume)} {name} × score, to the reference point of "
-        f"{units.significant(cost / divisor)} {name} and score {metric.text(metric.sign * worst)}."
-    ) * (len(means) > 1)
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:

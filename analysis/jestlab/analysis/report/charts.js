@@ -36,7 +36,7 @@ const STANDINGS = { front: "on the front", ambiguous: "on the front or dominated
 const FILLS = { front: "full", ambiguous: "half" }; // filled: on the front for certain; open: dominated, or a reference
 
 function paretoShapes(one, interval) {
-  const { label, symbol, low, high, x_low, x_high, color: colour } = one;
+  const { label, dash, low, high, x_low, x_high, color: colour } = one;
   const name = shortened(one.text);
   const mean = [
     name,
@@ -49,7 +49,7 @@ function paretoShapes(one, interval) {
     ...(one.path ? [{ kind: "line", name: "seed", label, ...one.path, colour, width: 1, opacity: 0.4 }] : []),
     ...(one.seeds > 1 ? [{ kind: "marks", label: "", of: label, x: one.seed_x, y: one.seed_y, colour, size: 5, opacity: 0.55, texts: seeds }] : []),
     { kind: "bars", label, x: one.x[0], y: one.y[0], x_low, x_high, low, high, colour },
-    { kind: "marks", label, x: one.x, y: one.y, colour, symbol, size: 11, fill: FILLS[one.standing] ?? "open", texts: [mean] },
+    { kind: "marks", label, x: one.x, y: one.y, colour, dash, size: 11, fill: FILLS[one.standing] ?? "open", texts: [mean] },
   ];
 }
 
@@ -310,11 +310,6 @@ class SmallCharts {
 }
 
 let charts = [];
-
-/** Show the buttons that need JavaScript. */
-function awaken(page) {
-  for (const hidden of page.querySelectorAll(".files[hidden], button[data-copy][hidden]")) hidden.hidden = false;
-}
 
 /** Draw the figures of the page, one at each step; figures that were drawn before keep the reader's choices. */
 function* renewCharts() {

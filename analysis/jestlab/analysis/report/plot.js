@@ -10,41 +10,14 @@ const LINE = 15; // pixels between names
 const WIDEST = 180; // pixels of a name
 const MOST_READ = 12; // lines of the readout
 
-/** Return the outline of a marker around the origin, as the data of an SVG path. */
-const SYMBOLS = {
-  circle: (r) => `M${-r} 0A${r} ${r} 0 1 1 ${r} 0A${r} ${r} 0 1 1 ${-r} 0Z`,
-  square: (r) => polygon([[-r, -r], [r, -r], [r, r], [-r, r]], 0.9),
-  diamond: (r) => polygon([[0, -r], [r, 0], [0, r], [-r, 0]], 1.25),
-  "triangle-up": (r) => polygon([[0, -r], [r, 0.8 * r], [-r, 0.8 * r]], 1.15),
-  "triangle-down": (r) => polygon([[0, r], [r, -0.8 * r], [-r, -0.8 * r]], 1.15),
-  "triangle-left": (r) => polygon([[-r, 0], [0.8 * r, -r], [0.8 * r, r]], 1.15),
-  "triangle-right": (r) => polygon([[r, 0], [-0.8 * r, -r], [-0.8 * r, r]], 1.15),
-  cross: (r) => plus(r, 0),
-  x: (r) => plus(r, Math.PI / 4),
-  pentagon: (r) => regular(5, 1.15 * r),
-  hexagon: (r) => regular(6, 1.15 * r),
-  star: (r) => polygon(Array.from({ length: 10 }, (_, i) => turned([0, i % 2 ? -0.55 * r : -1.4 * r], (Math.PI * i) / 5))),
-  "diamond-thin": (r) => polygon([[0, -1.3 * r], [0.75 * r, 0], [0, 1.3 * r], [-0.75 * r, 0]]),
-  octagon: (r) => regular(8, 1.1 * r),
+/** Outlines of markers by the dash of a label, so that labels with the same color differ, as their lines do. */
+const SHAPES = {
+  "": (r) => `M${-r} 0A${r} ${r} 0 1 1 ${r} 0A${r} ${r} 0 1 1 ${-r} 0Z`,
+  "10,3": (r) => `M${-r} ${-r}H${r}V${r}H${-r}Z`,
+  "10,3,2,3": (r) => `M0 ${-1.3 * r}L${1.3 * r} 0L0 ${1.3 * r}L${-1.3 * r} 0Z`,
+  "4,2": (r) => `M0 ${-1.2 * r}L${1.2 * r} ${r}H${-1.2 * r}Z`,
+  "16,3,2,3,2,3": (r) => `M0 ${1.2 * r}L${1.2 * r} ${-r}H${-1.2 * r}Z`,
 };
-
-function polygon(corners, factor = 1) {
-  return `M${corners.map((corner) => corner.map((c) => (factor * c).toFixed(2)).join(" ")).join("L")}Z`;
-}
-
-function regular(count, r) {
-  return polygon(Array.from({ length: count }, (_, i) => turned([0, -r], (2 * Math.PI * i) / count)));
-}
-
-function plus(r, angle) {
-  const a = 1.2 * r, b = 0.4 * r;
-  const corners = [[-b, -a], [b, -a], [b, -b], [a, -b], [a, b], [b, b], [b, a], [-b, a], [-b, b], [-a, b], [-a, -b], [-b, -b]];
-  return polygon(corners.map((corner) => turned(corner, angle)));
-}
-
-function turned([x, y], angle) {
-  return [x * Math.cos(angle) - y * Math.sin(angle), x * Math.sin(angle) + y * Math.cos(angle)];
-}
 
 /** Return about `count` positions of ticks from low to high. */
 function ticks(low, high, count, log) {
@@ -315,9 +288,9 @@ class Plot {
     return group;
   }
 
-  marks({ x, y, colour, symbol = "circle", size, fill = "full", opacity = 1, texts, label, of = label }) {
+  marks({ x, y, colour, dash = "", size, fill = "full", opacity = 1, texts, label, of = label }) {
     const group = svg("g", { class: "marks", "data-label": label, opacity });
-    const outline = SYMBOLS[symbol](size / 2);
+    const outline = (SHAPES[dash] ?? SHAPES[""])(size / 2);
     const inside = fill === "full" ? colour : fill === "half" ? this.half(colour) : "var(--paper)";
     x.forEach((value, i) => {
       const [px, py] = [this.at("x", value), this.at("y", y[i] ?? NaN)];
