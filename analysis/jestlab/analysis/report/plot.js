@@ -277,6 +277,7 @@ class Plot {
   bars({ x, y, x_low, x_high, low, high, colour, label }) {
     const group = svg("g", { stroke: colour, "stroke-width": 1.5, class: "bars", "data-label": label });
     const [px, py] = [this.at("x", x), this.at("y", y)];
+    if (!Number.isFinite(px) || !Number.isFinite(py)) return group;
     if (high > low) {
       const [top, bottom] = [this.at("y", high), this.at("y", low)];
       group.append(svg("path", { d: `M${px} ${bottom}V${top}`, class: "of-y", "data-low": low, "data-high": high }));
