@@ -37,7 +37,7 @@ def test_break_even(new_store, stored_run):
     shown = {row: table.cell(row, column).text for row in table.frame["row"]}
     assert shown == {
         "uniform": "—",
-        "joint": "5 [4, 5]",
+        "joint": "5",
         "lone": "—",
         "lost": "∞",
         "unpriced": "—",

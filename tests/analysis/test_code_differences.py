@@ -124,9 +124,9 @@ def test_retracted_results_are_struck_through_and_decide_no_claim(recorded):
     assert [cell.struck for cell in lines["joint"].cells[:3]] == [False, False, True]
     assert not any(cell.bold for cell in lines["joint"].cells) and not lines["uniform"].cells[3].struck
     assert "joint is retracted: wrong shards" in table.notes
-    assert "~~65.0 ± 7.1~~" in table.render("md")
-    assert "<s>65.0 &#177; 7.1</s>" in table.render("html")
-    assert r"\sout{65.0 $\pm$ 7.1}" in (tex := table.render("latex")) and "{ulem}" in tex
+    assert "~~65.0 [1.5, 128.5]~~" in table.render("md")
+    assert "<s>65.0 [1.5, 128.5]</s>" in table.render("html")
+    assert r"\sout{65.0 [1.5, 128.5]}" in (tex := table.render("latex")) and "{ulem}" in tex
     assert json.loads(table.render("json"))["retracted"] == {"joint": "wrong shards"}
     claims = tables.table(recorded.url, "claims", ["study"]).frame.set_index("statement")
     assert claims["verdict"].to_dict() == {"joint wins": "not run", "independent wins": "undecided"}

@@ -31,8 +31,9 @@ def summary(store):
 def test_a_mean_its_runs_attempts_and_config_difference_to_the_baseline(traced):
     table = summary(traced)
     explained = explain(traced.url, table, "joint", "score")
-    assert (explained.text, explained.baseline) == ("65.0 ± 7.1", "uniform")
-    assert explained.formula == "mean over seeds of the mean of shapes/zero_shot, shapes_retrieval/i2t_r1"
+    assert (explained.text, explained.baseline) == ("65.0 [1.5, 128.5]", "uniform")
+    formula = "mean over seeds of the mean of shapes/zero_shot, shapes_retrieval/i2t_r1 [95% confidence"
+    assert explained.formula.startswith(formula)
     assert [run["value"] for run in explained.runs] == pytest.approx([0.6, 0.7])
     first = explained.runs[0]
     assert first["inputs"] == pytest.approx({"shapes/zero_shot": 0.6, "shapes_retrieval/i2t_r1": 0.6})

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jestlab.analysis import published, tables
+from jestlab.analysis.results import read
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 """The exact text of each table. To change one on purpose, write its new text there."""
@@ -75,7 +76,7 @@ def test_own_runs_are_in_the_same_columns_as_published_ones(paper_like):
         "flops_per_iteration": "187", "flops_total": "187",
         "flops_per_iteration_counted": "233", "flops_total_counted": "233",
         "mean_delta": "+10.0 [+10.0, +10.0]", "imagenet/10_shot": "—",
-        **dict.fromkeys(("imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1"), "65.0 ± 7.1"),
+        **dict.fromkeys(("imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1"), "65.0 [1.5, 128.5]"),
     }  # fmt: skip
     assert rows["uniform"]["flops_total"] == rows["uniform"]["flops_total_counted"] == "100"
     assert rows["JEST++ L"]["flops_per_iteration"] == "233"
@@ -95,10 +96,10 @@ def test_own_runs_alone(paper_like):
         rows = rows_of(table)
         assert list(rows) == ["reference", "uniform", "joint"]
         assert [title for title, _ in table.sections] == [""]
-        assert rows["joint"]["imagenet/zero_shot"] == "65.0 ± 7.1"
+        assert rows["joint"]["imagenet/zero_shot"] == "65.0 [1.5, 128.5]"
         assert rows["joint"].get("flops_total", "233") == "233"
         if name in ("laion", "raw_vs_filtered"):
-            assert rows["joint"]["coco/mean_r1"] == "65.0 ± 7.1"
+            assert rows["joint"]["coco/mean_r1"] == "65.0 [1.5, 128.5]"
             assert "coco/i2t_r1" not in rows["joint"]
 
 
@@ -147,14 +148,15 @@ def test_raw_scores_are_shown_unchanged(new_store, stored_run):
     assert "Scores in %, except those of study." in table.caption
 
 
-def test_a_difference_of_own_runs_is_bold_if_it_is_a_significant_improvement(new_store, stored_run):
+def test_a_score_of_own_runs_is_bold_if_it_is_clearly_the_best(new_store, stored_run):
     store = new_store().add(
         *(stored_run("uniform", [score], seed=seed) for seed, score in enumerate((0.30, 0.31, 0.32))),
         *(stored_run("joint", [score], seed=seed) for seed, score in enumerate((0.40, 0.42, 0.42))),
         *(stored_run("noisy", [score], seed=seed) for seed, score in enumerate((0.50, 0.31, 0.20))),
     )
-    table = tables.paper_table("comparison", paper()[:0], [own(store)])
-    place = [column.key for column in table.columns].index("mean_delta")
-    assert {line.key: line.cells[place].bold for line in table.lines} == {
-        "uniform": False, "joint": True, "noisy": False
-    }  # fmt: skip
+    for rows, bold in ((["uniform", "joint"], True), (["joint", "noisy"], False)):
+        results = tables.finals(read(store.url, "study").only(rows), rows[0])
+        table = tables.paper_table("comparison", paper()[:0], [results])
+        place = [column.key for column in table.columns].index("shapes/zero_shot")
+        found = {line.key: line.cells[place].bold for line in table.lines}
+        assert found == {rows[0]: False, rows[1]: False} | {"joint": bold}

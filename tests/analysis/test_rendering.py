@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from jestlab.analysis.tables.core import Column, Table
+from jestlab.analysis.tables.formats import OnPage
 
 NASTY = 'a_b & 50% $x$ #1 {y} <b>|"~^\\'
 
@@ -84,16 +85,16 @@ def test_html(table):
 
 def test_html_in_a_page(table):
     table = replace(table, parts=pd.DataFrame({"row": ["ref"], "score": [0.5]}))
-    assert "<button" not in table.html(opens=True)  # no column has a formula
+    assert "data-row" not in table.html(OnPage())  # no column has a formula
     columns = tuple(replace(column, formula="mean over seeds") for column in table.columns)
     table = replace(table, columns=columns)
-    text = table.html(opens=True, most=2)
+    text = table.html(OnPage(most=2))
     assert parsed(text)[0] == ROWS[:3]
     assert not re.search("<style|<caption", text)
     opened = re.findall(r'data-row="(.*?)" data-column="(.*?)"', text)
     named = [(html.unescape(row), column) for row, column in opened]
     assert named == [("ref", "score"), (NASTY, "score"), (NASTY, "gap")]  # a dash opens nothing
-    assert "<button" not in replace(table, parts=None).html(opens=True)  # nor does a table without parts
+    assert "data-row" not in replace(table, parts=None).html(OnPage())  # nor does a table without parts
 
 
 def test_latex(table):

@@ -138,8 +138,7 @@ def test_the_page_uses_the_names(renamed, tmp_path):
     store = renamed.copy(tmp_path / "retracted.db")
     store.retract("joint filtering_ratio=0.9", "wrong data", "joint")
     found = gather(store.url, "study")
-    assert "Some results are retracted: JEST (ours) f=0.9 (" in found.answer.sentence
-    assert "JEST (ours) f=0.9, the best of 4, scores" in found.answer.sentence
+    assert "Some results are retracted: JEST (ours) f=0.9 (" in found.answer.caveat
     assert plain_labels(found.answer.sentence + found.answer.caveat) == []
     parts = {part.name: part for part in found.tables}
     assert [line.cells[0].text for line in parts["costs"].table.lines] == [*NAMES, "all runs"]

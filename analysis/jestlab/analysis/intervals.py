@@ -102,6 +102,24 @@ def half_widths(
     return half
 
 
+class Gap(NamedTuple):
+    """Mean difference of runs with equal seeds, the ends of its interval, and the number of seeds."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+def paired(ours: pd.Series[float], theirs: pd.Series[float]) -> Gap:
+    """Compare two series of values, indexed by seed, over the seeds that both have; NaN ends if unknown."""
+    ours, theirs = ours.align(theirs, join="inner")
+    gaps = (ours - theirs).tolist()
+    mean, std = moments(gaps) if gaps else (math.nan, math.nan)
+    half = float(half_widths([std], [len(gaps)])[0])
+    return Gap(mean, mean - half, mean + half, len(gaps))
+
+
 def direction(low: float, high: float, value: float = 0.0) -> int:
     """Decide whether a difference is significant, by its confidence interval; NaN ends are unknown.
 

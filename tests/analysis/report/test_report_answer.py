@@ -1,4 +1,4 @@
-"""The answer in one sentence, which claims no more than the numbers support; and the claims of a study."""
+"""The answer: a verdict, a sentence, and tiles, which claim no more than the numbers support; and claims."""
 
 import pytest
 from tests.analysis.report.conftest import by_class, words
@@ -11,7 +11,12 @@ from jestlab.analysis.report.answer import Answer, answer
 def answer_of(store, baseline="uniform", scope="scoring") -> Answer:
     found = store.read()
     finals = tables.finals(found, baseline, scope)
-    return answer(tables.summary(finals).frame, finals)
+    return answer(tables.summary(finals), finals)
+
+
+def tiles_of(answer: Answer) -> dict[str, tuple[str, str, str]]:
+    """Label → value, note, and tone of each tile."""
+    return {tile.label: (tile.value, tile.note, tile.tone) for tile in answer.tiles}
 
 
 @pytest.fixture
@@ -31,29 +36,52 @@ def asked(new_store, stored_runs):
 def test_a_better_run(asked):
     # Differences .2, .22, .18: mean .2, std .02; t(2) = 4.3027, so ± 4.3027 · .02 / √3 = .0497.
     said = asked(uniform=[0.4, 0.4, 0.4], joint=[0.6, 0.62, 0.58])
-    assert said.sentence.startswith(
-        "joint scores 60.0 ± 2.0%, 20.0 points above uniform (95% CI 15.0 to 25.0, 3 seeds). "
-        "It reaches uniform’s final score with "
-    )
+    assert (said.verdict, said.tone) == ("✓ Clear winner", "good")
+    assert said.sentence == "joint beats uniform by 20.0 points (95% CI 15.0 to 25.0, n = 3)."
     # It matches uniform after 1.6 of 2 steps, each at twice the cost: 2 / 3.2.
-    assert said.sentence.endswith("with 1.2× fewer examples and 1.6× more training FLOPs.")
+    assert tiles_of(said) == {
+        "Δ score, joint": ("+20.0 points", "60.0 against 40.0; 95% CI 15.0 to 25.0, n = 3", "good"),
+        "Examples": ("1.2× fewer", "102 instead of 128 to reach uniform’s final score", "good"),
+        "Training cost": (
+            "1.6× more FLOPs",
+            "9.60 instead of 6.00 GFLOP to reach uniform’s final score",
+            "bad",
+        ),
+    }
     assert said.caveat == ""
-    one_seed = asked(uniform=[0.4], joint=[0.3]).sentence
-    assert one_seed == "joint scores 30.0%, 10.0 points below uniform, by one seed, which has no interval."
+    assert [*said.lines()][1].startswith("Training cost: 1.6× more FLOPs (9.60 instead of")
+    one_seed = asked(uniform=[0.4], joint=[0.3])
+    assert one_seed.sentence == "joint has −10.0 points against uniform, by one seed, which has no interval."
+    assert one_seed.verdict == "… Not decided yet"
+    examples = tiles_of(one_seed)["Examples"]
+    assert examples == ("Not reached", "uniform’s final score, in 0 of 1 seeds", "bad")
 
 
 def test_without_a_better_run(asked):
-    noise = asked(uniform=[0.4, 0.5, 0.45], joint=[0.45, 0.46, 0.47]).sentence
-    assert noise.startswith(
-        "joint scores 46.0 ± 1.0%, +1.0 points against uniform; the interval includes 0 (95% CI −"
-    )
-    assert noise.endswith(", 3 seeds).")
-    assert "fewer" not in noise
-    assert asked(uniform=[0.6, 0.61, 0.62], joint=[0.4, 0.41, 0.42]).sentence == (
-        "joint scores 41.0 ± 1.0%, 20.0 points below uniform (95% CI −20.0 to −20.0, 3 seeds)."
-    )
+    noise = asked(uniform=[0.4, 0.5, 0.45], joint=[0.45, 0.46, 0.47])
+    assert (noise.verdict, noise.tone) == ("≈ No clear winner", "open")
+    assert noise.sentence.startswith("joint has +1.0 points against uniform (95% CI −")
+    assert noise.tiles[0].tone == ""
+    worse = asked(uniform=[0.6, 0.61, 0.62], joint=[0.4, 0.41, 0.42])
+    assert worse.sentence == "uniform beats joint by 20.0 points (95% CI 20.0 to 20.0, n = 3)."
+    assert worse.tiles[0].tone == "bad"
     alone = asked(uniform=[0.4, 0.6]).sentence
-    assert alone == "uniform scores 50.0 ± 14.1%; no other run has a finite score to compare."
+    assert alone.startswith("uniform scores 50.0% (95% CI −")
+    assert alone.endswith(", n = 2); no other run has a finite score to compare.")
+
+
+def test_the_best_of_several_is_named_only_if_it_beats_the_runner_up(asked):
+    # Differences of best and good .1, .1, .12: mean .1067, std .01155; t(2) · std / √3 = .0287.
+    said = asked(uniform=[0.4, 0.4, 0.4], good=[0.5, 0.51, 0.5], best=[0.6, 0.61, 0.62])
+    assert said.sentence == "best beats good, the runner-up, by 10.7 points (95% CI 7.8 to 13.5, n = 3)."
+    said = asked(uniform=[0.4, 0.4, 0.4], good=[0.5, 0.51, 0.5], best=[0.5, 0.53, 0.5])
+    assert said.verdict == "≈ No clear winner"
+    assert said.sentence.startswith(
+        "No clear winner: best (+11.0 points, 95% CI 6.7 to 15.3, n = 3) and good ("
+    )
+    assert said.sentence.endswith(
+        " both beat uniform, but the best is not clearly better than the runner-up."
+    )
 
 
 def test_a_claim_may_hold_although_the_interval_of_the_answer_includes_0(new_store, stored_runs):
@@ -63,7 +91,9 @@ def test_a_claim_may_hold_although_the_interval_of_the_answer_includes_0(new_sto
         *stored_runs("joint", *([0.1, 0.4 + more] for more in (0.1, 0.2, 0.3, 0.05))),
         spec={"claims": [{"statement": "Joint learns more", "of": "joint", "above": "uniform"}]},
     )
-    assert "+16.2 points against uniform; the interval includes 0" in answer_of(store).sentence
+    said = gather(store.url, "study").answer
+    assert said.sentence.startswith("joint beats uniform by 16.2 points (95% CI −")
+    assert (said.verdict, said.tone) == ("✓ Yes", "good")
     claims = tables.table(store.url, "claims", ["study"])
     assert list(claims.frame["verdict"]) == ["holds"]
     assert sum("decided although its interval includes 0" in note for note in claims.notes) == 1
@@ -74,12 +104,10 @@ def test_significant_runs_are_named_even_if_another_mean_is_higher(asked):
     said = asked(
         uniform=[0.4, 0.4, 0.4], noisy=[0.2, 0.9, 0.4], steady=[0.45, 0.46, 0.45], low=[0.2, 0.19, 0.2]
     )
-    assert said.sentence.startswith("noisy, the best of 3, scores 50.0 ± 36.1%, +10.0 points against uniform")
-    assert "the interval includes 0" in said.sentence
     # t(2) · .005774 / √3 = .01434.
-    assert said.sentence.endswith(
-        "Against uniform, intervals without 0: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds), "
-        "low (−20.3 points, 95% CI −21.8 to −18.9, 3 seeds)."
+    assert said.sentence == (
+        "No clear winner: steady (+5.3 points, 95% CI 3.9 to 6.8, n = 3) beats uniform, "
+        "but the best is not clearly better than the runner-up."
     )
     assert said.caveat == "The intervals do not account for 3 runs having been compared."
 
@@ -97,8 +125,8 @@ def test_runs_that_are_not_judged_are_named(new_store, stored_run):
         *runs("fourth", 0.7, state="FAILED"),
     )
     said = answer_of(store)
-    assert said.sentence.startswith("joint scores 60.0%, 20.0 points above uniform, by one seed")
-    assert said.caveat.startswith("Not judged: third, fourth (failed in 2 of 2 seeds). Judged by fewer")
+    assert said.sentence.startswith("joint has +20.0 points against uniform, by one seed")
+    assert said.caveat.startswith("Not judged: third and fourth (failed in 2 of 2 seeds). Judged by fewer")
     assert said.caveat.endswith("joint (1 of 2).")
     store = new_store().add(*runs("uniform", 0.4, 1), *runs("joint", 0.6, 2)[1:])  # no seed in common
     said = answer_of(store)
@@ -113,14 +141,14 @@ def test_flops_name_their_scope_and_the_widest_one(new_store, stored_run):
     )
     # Uniform spends 2 steps of 1; joint matches it after 1.6 steps of 1 (training), 2 (and scoring) or
     # 4 (and the reference's scoring), and .8 for its share in training the reference: 7.2.
-    needed = "with a share in the training of needed runs."
-    for scope, said in {
-        "learner": f"1.2× fewer training FLOPs; 3.6× more {needed}",
-        "scoring": f"1.6× more FLOPs with scoring; 3.6× more {needed}",
-        "reference_scoring": f"3.2× more FLOPs with the reference’s scoring; 3.6× more {needed}",
-        "reference_training": f"3.6× more FLOPs {needed}",
+    whole = "Total cost with the reference"
+    for scope, note in {
+        "learner": "without the reference’s training and the reference’s scoring and scoring: 1.2× fewer",
+        "scoring": "without the reference’s training and the reference’s scoring: 1.6× more",
+        "reference_scoring": "without the reference’s training: 3.2× more",
+        "reference_training": "7.20 instead of 2.00 GFLOP to reach uniform’s final score",
     }.items():
-        assert said in answer_of(store, scope=scope).sentence
+        assert tiles_of(answer_of(store, scope=scope))[whole] == ("3.6× more FLOPs", note, "bad")
 
 
 def test_flops_of_a_pretraining_run_count_although_no_plan_knows_them(new_store, stored_run):
@@ -130,10 +158,13 @@ def test_flops_of_a_pretraining_run_count_although_no_plan_knows_them(new_store,
         stored_run("tuned", [0.1, 0.6], flops_per_step=(1e9, 0, 0), priced=False,
                    reference_training_share=0.9e9),
     )  # fmt: skip
-    said = answer_of(store).sentence
-    assert "3.8× fewer training FLOPs; 2.4× fewer with a share in the training of needed runs." in said
-    said = answer_of(store, scope="reference_training").sentence
-    assert "2.4× fewer FLOPs with a share in the training of needed runs." in said
+    for scope, note in (
+        ("scoring", "without the reference’s training: 3.8× fewer"),
+        ("reference_training", ""),
+    ):
+        value, found, tone = tiles_of(answer_of(store, scope=scope))["Total cost with the reference"]
+        assert (value, tone) == ("2.4× fewer FLOPs", "good")
+        assert found.startswith(note)
     table = tables.summary(tables.finals(store.read(), scope="reference_training"))
     assert any("a share in the reference's training" in note for note in table.notes)
     assert table.frame.set_index("label")["flops"].to_dict() == {"uniform": 6e9, "tuned": 2.9e9}
@@ -144,20 +175,17 @@ def test_a_score_reached_at_the_first_evaluation_is_only_a_bound(new_store, stor
         stored_run("uniform", [0.1, 0.4], flops_per_step=(1e9, 0, 0)),
         stored_run("joint", [0.5, 0.6], flops_per_step=(3e9, 0, 0)),
     )
-    assert answer_of(store).sentence.endswith(
-        "with at least 2.0× fewer examples and at most 1.5× more training FLOPs."
-    )
+    values = [tile.value for tile in answer_of(store).tiles]
+    assert values[1:] == ["at least 2.0× fewer", "at most 1.5× more FLOPs"]
 
 
 # ---- claims
 
 
 def test_claims_are_shown_in_words(study, page, parsed_page):
-    (main,) = parsed_page.iter("main")
-    assert main[0].get("id") == "claims"
     told = [words(claim) for claim in by_class(parsed_page, "claim")]
     assert told[0].startswith("✓ holds Joint selection learns more than uniform sampling Figure 3, middle +")
-    evidence = " points, 3 seeds: joint above uniform, by score Expected above 0; 3 of 3 seeds agree; chance"
+    evidence = " points, 3 seeds: joint above uniform, by score; expected above 0; 3 of 3 seeds agree; chance"
     assert evidence in told[0]
     assert told[1].startswith("✗ does not hold at this scale (smoke) Independent selection is as good")
     assert told[1].endswith("Likely reason: the learners are small.")
@@ -168,11 +196,12 @@ def test_claims_are_shown_in_words(study, page, parsed_page):
     claims = tables.table(study.url, "claims", ["study"])
     assert (page.parent / "report" / "claims.csv").read_text() == claims.csv()
     answer = words(by_class(parsed_page, "answer")[0])
-    assert answer.startswith(f"{claims.caption} joint, the best of 2, scores 65.3 ± 3.5%, 25.0 points above")
+    assert answer.startswith("◐ Partly: 2 of 5 claims hold joint beats ")
 
 
 def test_the_answer_is_only_the_claims_if_no_runs_compete(new_store, stored_runs):
     retrieval, zero_shot = ({"of": "a", "measure": name} for name in ("shapes_retrieval/i2t_r1", "score"))
     claim = {"statement": "As well as classes", "within": 0.01, "of": retrieval, "near": zero_shot}
     store = new_store().add(*stored_runs("a", [0.1, 0.4], [0.1, 0.4]), spec={"claims": [claim]})
-    assert gather(store.url, "study").answer.sentence == "At scale smoke, 1 claim: holds."
+    said = gather(store.url, "study").answer
+    assert (said.verdict, said.sentence) == ("✓ Yes", "At scale smoke, 1 claim: holds.")

@@ -52,7 +52,7 @@ def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
     assert bars[-1]["shares"][-1][:2] == ("preempted work", "#d55e00")
     lines = table.markdown().splitlines()[2:]
     old = dict(zip(table.frame["label"], lines, strict=False))["old"]
-    assert old.count("—") >= 8 and "| 2.0 min |" in old.replace("  ", " ")
+    assert old.count("—") >= 8 and "| 2 min |" in old.replace("  ", " ")
     (unmeasured,) = table.notes
     assert unmeasured.startswith("1 of 4 attempts did not measure where time went")
     assert timed(("old", {})) is None

@@ -39,7 +39,7 @@ def asked(study, tmp_path):
         page = gather(url, "study", baseline="uniform", scope="scoring")
         (results,) = (section for section in page.sections if section.id == "results")
         missing = dict(next((section.missing for section in page.sections if section.missing), {}))
-        made = PageSection("", "", tables=results.tables[2:], figures=page.figures[2:], missing=missing)
+        made = PageSection("", "", tables=results.tables[1:], figures=page.figures[2:], missing=missing)
         return made, [part.name for part in made.tables], [part.plot.name for part in made.figures]
 
     return make

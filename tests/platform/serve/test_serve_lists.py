@@ -94,7 +94,6 @@ def test_experiments_are_filtered_and_the_last_active_comes_first(lab, runs, cli
 def test_answers_of_experiments_follow_and_are_updated(lab, runs, client, monkeypatch):
     computed = Mock(side_effect=overviews.overview_of)
     monkeypatch.setattr(overviews, "overview_of", computed)
-    monkeypatch.setattr(overviews, "_REST_FACTOR", 0)
     asks = client(lab)
     assert '<span class="more">…</span>' in asks.get("/").text
     wait_until(lambda: '<span class="more">uniform</span>' in asks.get("/").text)

@@ -1,34 +1,47 @@
-"""The answer to a study's question in one sentence, with the numbers of its summary table."""
+"""The answer to a study's question: a verdict, one sentence, and three numbers of its summary table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal
 
+from ..claims.claim import SCORE
+from ..claims.judged import Judged
 from ..costs import SCOPES, Scope
-from ..efforts import WORDS, Effort
-from ..intervals import CI, direction
+from ..efforts import WORDS, Effort, unit, writer
+from ..errors import RequestError
+from ..intervals import CI, direction, paired
 from ..metrics import Metric, lacks_goal
-from ..tables import Finals, finals, summary
+from ..tables import Finals, Table, finals, summary
 from ..tables.core import Record, records
-from ..tables.show import spread
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ..tables.show import metric_headers
 
 _MAX_NAMED = 3  # maximum number of runs that a sentence lists
 
-_FLOPS: dict[Scope, tuple[str, list[str]]] = {
-    "reference_training": (
-        "FLOPs with a share in the training of needed runs", ["reference_training_share_flops"]
-    ),
-    "reference_scoring": ("FLOPs with the reference’s scoring", ["reference_scoring_flops"]),
-    "scoring": ("FLOPs with scoring", ["scoring_flops", "selection_flops"]),
-    "learner": ("training FLOPs", []),
-}  # fmt: skip
-"""Scope → its FLOPs in words, and the columns of `Frames.costs` that it adds, from the widest scope down."""
+_FLOPS: dict[Scope, tuple[str, str, list[str]]] = {
+    "reference_training": ("the reference", "the reference’s training", ["reference_training_share_flops"]),
+    "reference_scoring": ("the reference’s scoring", "the reference’s scoring", ["reference_scoring_flops"]),
+    "scoring": ("scoring", "scoring", ["scoring_flops", "selection_flops"]),
+    "learner": ("", "", []),
+}
+"""Scope → what it adds to the scopes below, in two ways, and the columns of `Frames.costs` with it."""
+
+Tone = Literal["good", "bad", "warn", "open", ""]
+"""How a verdict or a number is colored; empty for the color of text."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that the answer shows large: what it is, its value, a line below, and its tone."""
+
+    label: str
+    value: str
+    note: str
+    tone: Tone = ""
 
 
 @dataclass(frozen=True)
@@ -37,142 +50,291 @@ class Answer:
 
     Attributes:
         sentence: The answer with its numbers.
+        verdict: A sign and a few words, such as "✓ Yes"; empty if there is nothing to judge yet.
+        tone: How the verdict is colored.
+        tiles: The difference of scores, the effort to reach the baseline's score, and the total cost.
         caveat: The limits of the answer; empty without any.
     """
 
     sentence: str
+    verdict: str = ""
+    tone: Tone = ""
+    tiles: tuple[Tile, ...] = ()
     caveat: str = ""
 
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the answer for a terminal; the total cost is the first of the tiles."""
+        yield ". ".join(filter(None, (self.verdict, self.sentence)))
+        for tile in reversed(self.tiles[1:]):
+            yield f"{tile.label}: {tile.value} ({tile.note})"
+        if self.caveat:
+            yield self.caveat
 
-def answer(rows: pd.DataFrame, results: Finals) -> Answer:
+
+def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answer:
     """Answer the question of an experiment.
 
-    The competitor with the best mean is compared with the baseline, seed by seed. If the interval of their
-    difference includes 0, the answer names the competitors whose intervals don't. Verdicts of claims come
-    from other tests, with the error rate of their family.
+    The claims decide the verdict. Without claims, the best run is named only if the paired interval of its
+    score against the runner-up excludes 0; else the runs whose intervals against the baseline do.
 
     Args:
-        rows: Frame of the summary table.
+        table: The summary table.
         results: The results behind the table.
+        judged: The claims of the experiment.
     """
-    frames, baseline, metric = results.frames, results.against, results.frames.score
+    verdict, tone = verdict_of(judged)
+    frames, metric, name = results.frames, results.metric, results.frames.shown
     if frames.no_score:
-        return Answer(f"{frames.no_score[0].upper()}{frames.no_score[1:]}.")
-    lines = [{**row, "name": frames.shown[row["label"]]} for row in records(rows)]
-    own = next(row for row in lines if row["label"] == results.baseline)
-    others = [row for row in lines if not row["apart"] and row is not own]
-    scored = [row for row in others if not math.isnan(row["score_mean"]) and not row["diverged"]]
-    has_baseline = not math.isnan(own["score_mean"]) and not own["diverged"]
-    gaps = _gaps(own, others)
-    if not scored:
-        alone = f"{baseline} scores {_score(own, metric)}; no other run has a finite score to compare."
-        return Answer(alone if has_baseline else "No run has completed with a finite score yet.", gaps)
-    if metric.goal is None:
-        score = _score(own, metric) if has_baseline else "nothing yet"
-        return Answer(f"{baseline} scores {score}.", lacks_goal(frames.averaged))
-    rivals = [row for row in scored if row["delta_seeds"] > 0] or scored
+        return Answer(f"{frames.no_score[0].upper()}{frames.no_score[1:]}.", verdict, tone)
+    rows = {str(row["label"]): row for row in records(table.frame)}
+    own = rows[results.baseline]
+    others = [row for row in rows.values() if not row["apart"] and row is not own]
+    scored = [
+        row
+        for row in (own, *others)
+        if not math.isnan(row["score_mean"]) and not row["diverged"] and row["row"] not in table.struck
+    ]
+    rivals = [row for row in scored if row is not own]
+    caveats = [*_retracted(table), *_gaps(results, own, others)]
+    if metric.goal is None or not rivals:
+        alone = f"{name[results.baseline]} scores {_score(own, metric)}" if own in scored else ""
+        reason = lacks_goal(frames.averaged) if metric.goal is None and rivals else " ".join(caveats)
+        none = "No run has completed with a finite score yet."
+        lonely = "" if rivals else "; no other run has a finite score to compare"
+        return Answer(f"{alone}{lonely}." if alone else none, verdict, tone, (), reason)
     best = max(rivals, key=lambda row: metric.sign * float(row["score_mean"]))
-    name = f"{best['name']}, the best of {len(rivals)}," if len(rivals) > 1 else best["name"]
-    sentence = f"{name} scores {_score(best, metric)}"
-    if not has_baseline or best["delta_seeds"] == 0:
-        return Answer(f"{sentence}; it is not compared with {baseline}, the baseline.", gaps)
-    has_one_seed = math.isnan(best["delta_low"])
-    evidence = ", by one seed, which has no interval" if has_one_seed else f" ({_evidence(best, metric)})"
-    side = direction(best["delta_low"], best["delta_high"]) * metric.sign
-    delta = float(best["delta_mean"])
-    if side == 0 and not has_one_seed:
-        against = f"{_delta(delta, metric, '+')} against {baseline}; the interval includes 0"
-    else:
-        against = f"{_delta(abs(delta), metric)} {'above' if delta > 0 else 'below'} {baseline}"
-    sentence += f", {against}{evidence}."
-    if side > 0 or (has_one_seed and metric.sign * delta > 0):
-        sentence += _sooner(best, results)
-    if side == 0:
-        clear = [row for row in rivals if row is not best and direction(row["delta_low"], row["delta_high"])]
-        clear.sort(key=lambda row: -metric.sign * float(row["delta_mean"]))
-        named = [
-            f"{row['name']} ({_delta(row['delta_mean'], metric, '+')}, {_evidence(row, metric)})"
-            for row in clear
-        ]
-        sentence += f" Against {baseline}, intervals without 0: {_list(named)}." if named else ""
-    if len(rivals) > 1 and best["delta_seeds"] > 1:
-        gaps = f"The intervals do not account for {len(rivals)} runs having been compared. {gaps}".rstrip()
-    return Answer(sentence, gaps)
+    subject = _subject(results, rows, judged) or best
+    tiles = tuple(_tiles(subject, own, results))
+    if len(judged) == 1 and judged[0].seeds:
+        return Answer(_of_claim(judged[0]), verdict, tone, tiles, " ".join(caveats))
+    sentence, without_claims = _comparison(table, results, scored, own)
+    if not judged:
+        verdict, tone = without_claims
+        if len(rivals) > 1 and best["delta_seeds"] > 1:
+            caveats.insert(0, f"The intervals do not account for {len(rivals)} runs having been compared.")
+    return Answer(sentence, verdict, tone, tiles, " ".join(caveats))
+
+
+def verdict_of(judged: Sequence[Judged]) -> tuple[str, Tone]:
+    """Sum up the verdicts of claims; empty without any."""
+    count = Counter(each.verdict for each in judged)
+    holds, fails = count["holds"], count["does not hold"]
+    if not judged:
+        return "", ""
+    if holds == len(judged):
+        return "✓ Yes", "good"
+    if fails == len(judged):
+        return "✗ No", "bad"
+    if holds:
+        return f"◐ Partly: {holds} of {len(judged)} claims hold{'s' * (holds == 1)}", "warn"
+    return "… Not decided yet", "open"
+
+
+def _comparison(
+    table: Table, results: Finals, scored: Sequence[Record], own: Record
+) -> tuple[str, tuple[str, Tone]]:
+    """Compare all runs: the best with the runner-up, and others with the baseline; also return a verdict."""
+    metric, name, baseline = results.metric, results.frames.shown, results.against
+    order = sorted(scored, key=lambda row: -metric.sign * float(row["score_mean"]))
+    rivals = [row for row in order if row is not own]
+    if own not in scored or all(row["delta_seeds"] == 0 for row in rivals):
+        best = rivals[0]
+        return (
+            f"{name[best['label']]} scores {_score(best, metric)}; it is not compared with {baseline}, the "
+            "baseline."
+        ), ("", "")
+    best = next(row for row in rivals if row["delta_seeds"] > 0)
+    if math.isnan(best["delta_low"]):
+        by = f"{_delta(best, metric)} against {baseline}"
+        return f"{name[best['label']]} has {by}, by one seed, which has no interval.", (
+            "… Not decided yet",
+            "open",
+        )
+    winner = table.best(table.column_named("score"), scored)
+    first, second = (str(row["label"]) for row in order[:2])
+    if first in winner:
+        runs = results.runs.set_index("seed")
+        gap = paired(*(runs.loc[runs["label"] == label, "score"] for label in (first, second)))
+        is_runner_up = ", the runner-up," if len(order) > 2 else ""
+        by = f"{_amount(gap.mean, metric)} ({_evidence(gap.low, gap.high, gap.seeds, metric)})"
+        return f"{name[first]} beats {name[second]}{is_runner_up} by {by}.", ("✓ Clear winner", "good")
+    sides = {1.0: [], 0.0: [], -1.0: []}  # type: dict[float, list[Record]]
+    for row in rivals:
+        sides[metric.sign * direction(row["delta_low"], row["delta_high"])].append(row)
+    better = [f"{name[row['label']]} ({_delta(row, metric)}, {_of_row(row, metric)})" for row in sides[1.0]]
+    if better:
+        both = "both " if len(better) == 2 else "all " if len(better) > 2 else ""
+        beat = "beats" if len(better) == 1 else "beat"
+        text = (
+            f"{_list(better)} {both}{beat} {baseline}, but the best is not clearly better than the runner-up."
+        )
+        return f"No clear winner: {text}" if len(rivals) > 1 else text, ("≈ No clear winner", "open")
+    text = f"{name[best['label']]} has {_delta(best, metric)} against {baseline} ({_of_row(best, metric)})"
+    none = "no run is clearly better: the best, " if len(rivals) > 1 else ""
+    return f"{none[:1].upper()}{none[1:]}{text}.", ("≈ No clear winner", "open")
+
+
+def _subject(results: Finals, rows: dict[str, Record], judged: Sequence[Judged]) -> Record | None:
+    """Return the row that the only claim is about, if it is about a single run other than the baseline."""
+    if len(judged) == 1 and not judged[0].claim.of.minus:
+        with suppress(RequestError, ValueError):
+            (label,) = {results.frames.label_of(name) for name in judged[0].claim.of.of}
+            return rows.get(label) if label != results.baseline else None
+    return None
+
+
+def _of_claim(judged: Judged) -> str:
+    """Write the difference of a claim as a sentence."""
+    claim, metric = judged.claim, judged.metric
+    of, other = claim.of.text(judged.shown), claim.other.text(judged.shown)
+    evidence = _evidence(judged.low, judged.high, judged.seeds, metric)
+    if judged.verdict == "holds" and claim.unit == SCORE and metric.sign * judged.difference > 0:
+        return f"{of} beats {other} by {_amount(judged.difference, metric)} ({evidence})."
+    unit = _unit(metric) if claim.unit == SCORE else f"{metric.of_differences} in {claim.unit}".strip()
+    return f"{of} has {metric.text(judged.difference, '+')} {unit} against {other} ({evidence})."
+
+
+# ---- tiles
+
+
+def _tiles(row: Record, own: Record, results: Finals) -> Iterator[Tile]:
+    """Describe a run by its score, its effort to reach the baseline's score, and its total cost."""
+    frames, metric = results.frames, results.metric
+    if row["delta_seeds"] == 0:
+        return
+    scores = f"{metric.text(row['score_mean'])} against {metric.text(own['score_mean'])}"
+    side = metric.sign * direction(row["delta_low"], row["delta_high"])
+    tone: Tone = "good" if side > 0 else "bad" if side < 0 else ""
+    header = "score"
+    if len(frames.averaged) == 1:
+        header = metric_headers(frames.averaged, frames.declared)[frames.averaged[0]]
+    label = f"Δ {header}, {frames.shown[row['label']]}"
+    yield Tile(label, _delta(row, metric), f"{scores}; {_of_row(row, metric)}", tone)
+    efforts = [effort for effort in results.efforts if f"fewer_{WORDS[effort].name}" in row]
+    first = next(iter(efforts), None)
+    if first not in (None, "flops"):
+        yield _effort_tile(row, own, first, results)
+    if "flops" in efforts:
+        yield _cost_tile(row, own, results)
+
+
+def _effort_tile(row: Record, own: Record, effort: Effort, results: Finals) -> Tile:
+    """Describe the effort until a run reaches the baseline's final score."""
+    words, reached, compared = WORDS[effort], int(row["seeds_reached"]), int(row["seeds_compared"])
+    label = f"{words.amount[0].upper()}{words.amount[1:]}"
+    goal = f"{results.against}’s final score"
+    some = f", in {reached} of {compared} seeds" if reached < compared else ""
+    if 2 * reached <= compared:  # too few seeds for a median
+        return Tile(label, "Not reached", f"{goal}{some}", "bad")
+    divisor, unit_name = unit(effort, results.runs[effort])
+    write = writer(effort, divisor)
+    amounts = " instead of ".join(write(each[f"{words.name}_to_match"]) for each in (row, own))
+    factor, tone = _factor(row, effort)
+    return Tile(label, factor, f"{amounts}{f' {unit_name}' * bool(unit_name)} to reach {goal}{some}", tone)
+
+
+def _cost_tile(row: Record, own: Record, results: Finals) -> Tile:
+    """Describe the FLOPs until a run reaches the baseline's final score, with all that the run needs."""
+    costs = results.frames.costs[results.frames.costs["label"].isin([row["label"], results.baseline])]
+    spent = [scope for scope, (*_, added) in _FLOPS.items() if not added or (costs[added] > 0).any(axis=None)]
+    counted = next(scope for scope in spent if SCOPES.index(scope) <= SCOPES.index(results.scope))
+    of = _FLOPS[spent[0]][0]
+    label = f"Total cost with {of}" if of else "Training cost"
+    tile = _effort_tile(row, own, "flops", results)
+    if spent[0] == counted or tile.value == "Not reached":
+        return Tile(label, *_in_flops(tile))
+    frames = results.frames.only([row["label"], results.baseline])
+    wider = {
+        str(line["label"]): line
+        for line in records(summary(finals(frames, results.baseline, spent[0])).frame)
+    }
+    total, tone = _factor(wider[str(row["label"])], "flops")
+    without = " and ".join(dict.fromkeys(_FLOPS[scope][1] for scope in spent[: spent.index(counted)]))
+    return Tile(label, f"{total} FLOPs", f"without {without}: {tile.value}", tone)
+
+
+def _in_flops(tile: Tile) -> tuple[str, str, Tone]:
+    """Return value, note, and tone of a tile about FLOPs; a factor has its unit."""
+    return f"{tile.value}{' FLOPs' * ('×' in tile.value)}", tile.note, tile.tone
+
+
+def _factor(row: Record, effort: Effort) -> tuple[str, Tone]:
+    """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
+    words = WORDS[effort]
+    factor, is_bound = float(row[f"fewer_{words.name}"]), row[f"fewer_{words.name}_at_least"] is True
+    fewer, as_many = ("less", "as much") if words.fewer.startswith("less") else ("fewer", "as many")
+    if math.isnan(factor):
+        return "Unknown", ""
+    if math.isinf(factor):
+        return f"∞ {fewer}", "good"
+    if round(factor, 1) > 1:
+        return f"{'at least ' if is_bound else ''}{factor:.1f}× {fewer}", "good"
+    more = f"{1 / factor:.1f}" if factor > 0 else "∞"
+    is_equal = more == "1.0"
+    text = f"{'at most ' if is_bound else ''}{as_many if is_equal else f'{more}× more'}"
+    return text, "" if is_equal else "bad"
+
+
+# ---- words
 
 
 def _score(row: Record, metric: Metric) -> str:
-    """Write a score with its unit, as the summary table shows it."""
+    """Write a score with its unit and interval, as in "26.7% (95% CI 16.3 to 37.0, n = 3)"."""
     space = " " if metric.suffix and not metric.in_percent else ""
-    return f"{spread(row['score_mean'], row['score_std'], metric)}{space}{metric.suffix}"
+    score = f"{metric.text(row['score_mean'])}{space}{metric.suffix}"
+    evidence = _evidence(row["score_low"], row["score_high"], row["score_seeds"], metric)
+    return score if math.isnan(row["score_low"]) else f"{score} ({evidence})"
 
 
-def _delta(value: float, metric: Metric, sign: str = "") -> str:
-    return f"{metric.text(value, sign)} {metric.of_differences or 'in score'}"
+def _unit(metric: Metric) -> str:
+    return metric.of_differences or "in score"
 
 
-def _evidence(row: Record, metric: Metric) -> str:
-    low, high = (metric.text(row[end]) for end in ("delta_low", "delta_high"))
-    return f"{CI} {low} to {high}, {row['delta_seeds']:.0f} seeds"
+def _amount(value: float, metric: Metric) -> str:
+    """Write the size of a difference with its unit."""
+    return f"{metric.text(abs(value))} {_unit(metric)}"
 
 
-def _gaps(own: Record, others: Sequence[Record]) -> str:
+def _delta(row: Record, metric: Metric) -> str:
+    return f"{metric.text(row['delta_mean'], '+')} {metric.of_differences}".rstrip()
+
+
+def _of_row(row: Record, metric: Metric) -> str:
+    return _evidence(row["delta_low"], row["delta_high"], row["delta_seeds"], metric)
+
+
+def _evidence(low: float, high: float, seeds: float, metric: Metric) -> str:
+    """Write an interval and the number of seeds."""
+    if math.isnan(low):
+        return "one seed, no interval" if seeds == 1 else f"n = {seeds:.0f}, no interval"
+    return f"{CI} {metric.text(low)} to {metric.text(high)}, n = {seeds:.0f}"
+
+
+def _retracted(table: Table) -> Iterator[str]:
+    """Say which results of the table are retracted, and why."""
+    if table.struck:
+        reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
+        yield f"Some results are retracted: {reasons}."
+
+
+def _gaps(results: Finals, own: Record, others: Sequence[Record]) -> Iterator[str]:
     """Name the runs that are not judged, or not by all their seeds; notes of the table tell why."""
     missing, fewer = [], []
     for row in (own, *others):
         seeds, planned, lost = row["score_seeds"], row["seeds_planned"], str(row["lost"])
+        name = results.frames.shown[row["label"]]
         is_compared = row is own or not own["score_seeds"] or row["delta_seeds"]
         if row["diverged"] or not seeds or not is_compared:
-            missing.append(row["name"] + (f" ({lost})" if lost else ""))
+            missing.append(name + (f" ({lost})" if lost else ""))
         elif seeds < planned:
-            fewer.append(f"{row['name']} ({seeds:.0f} of {planned:.0f}{', ' * bool(lost)}{lost})")
+            fewer.append(f"{name} ({seeds:.0f} of {planned:.0f}{', ' * bool(lost)}{lost})")
     gaps = {"Not judged": missing, "Judged by fewer seeds than planned": fewer}
-    return " ".join(f"{gap}: {_list(names)}." for gap, names in gaps.items() if names)
+    yield from (f"{gap}: {_list(names)}." for gap, names in gaps.items() if names)
 
 
 def _list(names: Sequence[str]) -> str:
     """Join the first few names, and count the others."""
     more = len(names) - _MAX_NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_MAX_NAMED])} and {more:,} more"
-
-
-def _sooner(row: Record, results: Finals) -> str:
-    """Write the factors by which a run reaches the baseline's final score sooner; empty if it doesn't.
-
-    The sentence starts with a space, and names the FLOPs that its factor counts. If the run has further costs
-    (scoring, a reference's scoring, a share in its training), the factor with all of them follows.
-
-    Args:
-        row: Row of the summary table: a run that ends above the baseline.
-        results: The results behind the table.
-    """
-    reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
-    efforts = [effort for effort in results.efforts if not math.isnan(row[f"fewer_{WORDS[effort].name}"])]
-    if 2 * reached <= compared or not efforts:  # too few seeds for a median
-        return ""
-    by = [effort for effort in ("examples_seen", "flops") if effort in efforts] or efforts[:1]
-    costs = results.frames.costs[results.frames.costs["label"].isin([row["label"], results.baseline])]
-    spent = [scope for scope, (_, added) in _FLOPS.items() if not added or (costs[added] > 0).any(axis=None)]
-    counted = next(scope for scope in spent if SCOPES.index(scope) <= SCOPES.index(results.scope))
-    words = {effort: WORDS[effort].amount for effort in by} | {"flops": _FLOPS[counted][0]}
-    some = f" in {reached} of {compared} seeds" if reached < compared else ""
-    factors = " and ".join(f"{_factor(row, effort)} {words[effort]}" for effort in by)
-    if "flops" in by and counted != spent[0]:
-        frames = results.frames.only([row["label"], results.baseline])
-        lines = records(summary(finals(frames, results.baseline, spent[0])).frame)
-        wider = next(line for line in lines if line["label"] == row["label"])
-        if not math.isnan(wider["fewer_flops"]):
-            factors += f"; {_factor(wider, 'flops')} {_FLOPS[spent[0]][0].removeprefix('FLOPs ')}"
-    return f" It reaches {results.against}’s final score{some} with {factors}."
-
-
-def _factor(row: Record, effort: Effort) -> str:
-    """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
-    words = WORDS[effort]
-    factor, is_bound = float(row[f"fewer_{words.name}"]), row[f"fewer_{words.name}_at_least"] is True
-    fewer, as_many = ("less", "as much") if words.fewer.startswith("less") else ("fewer", "as many")
-    if math.isinf(factor):
-        return f"∞ {fewer}"
-    if round(factor, 1) > 1:
-        return f"{'at least ' if is_bound else ''}{factor:.1f}× {fewer}"
-    more = f"{1 / factor:.1f}" if factor > 0 else "∞"
-    return f"{'at most ' if is_bound else ''}{as_many if more == '1.0' else f'{more}× more'}"
+    if more > 0:
+        return f"{', '.join(names[:_MAX_NAMED])} and {more:,} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)

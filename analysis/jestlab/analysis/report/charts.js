@@ -311,11 +311,6 @@ class SmallCharts {
 
 let charts = [];
 
-/** Show the buttons that need JavaScript. */
-function awaken(page) {
-  for (const hidden of page.querySelectorAll(".files[hidden], button[data-copy][hidden]")) hidden.hidden = false;
-}
-
 /** Draw the figures of the page, one at each step; figures that were drawn before keep the reader's choices. */
 function* renewCharts() {
   const before = new Map(charts.map((chart) => [chart.section, chart]));

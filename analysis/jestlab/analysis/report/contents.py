@@ -6,14 +6,15 @@ A union of studies has the claims of all, and then a section for each study with
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..claims import studies
-from ..claims.judged import count_verdicts
+from ..claims.judged import Judged, count_verdicts
 from ..claims.verdicts import load as load_verdicts
 from ..costs import Scope
 from ..curves import score_curves
@@ -23,16 +24,18 @@ from ..errors import NotYet, RequestError
 from ..figures import Plot, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
+from ..intervals import direction
 from ..provenance.history import History, load, recipe
 from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
-from ..tables import Shape, Table, finals, speedup_table, summary
+from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
+from ..tables.core import Record, records
 from ..units import duration, flops
-from .answer import Answer, answer
-from .page import FigurePart, PageSection, ReportPage, TablePart, progress
+from .answer import Answer, Tone, answer, verdict_of
+from .page import Dots, FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, machine_time, number_of
 
 _Makers = Mapping[str, Any]
@@ -69,7 +72,7 @@ def gather(
     sections = [PageSection("claims", "Claims", texts=none, claims=claims)]
     sections += [_part(store, name, spec, claims, makers) for name, spec in study.parts.items()]
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
-    reply = Answer(claims.table.caption if claims else "")
+    reply = Answer(claims.table.caption, *verdict_of(judged)) if claims else Answer("")
     facts = _facts(history, len(study.parts))
     return ReportPage(store.url, histories, {}, reply, tuple(sections), facts)
 
@@ -86,53 +89,70 @@ def _study(
     makers: _Makers,
 ) -> ReportPage:
     """Collect the contents of the page of a study."""
-    reply, compared, frames = Answer("Nothing has been evaluated yet."), None, None
+    reply, compared, frames, hero = Answer("Nothing has been evaluated yet."), None, None, None
     results = PageSection("results", "Results")
     with contextlib.suppress(NotYet):
         frames = store.frames(history.experiment)
         compared = frames.baseline(baseline)
-        reply = _add_results(results, store, frames, compared, scope)
+        reply = _add_results(results, store, frames, compared, scope, claims.judged if claims else ())
         _add_charts(results, frames, history, compared, scope)
     _add_requested(results, store, history, frames, compared, scope, makers)
     if all(part.name != "learnability" for part in results.figures):
         with contextlib.suppress(NotYet):
             plot = learnability(store, history.experiment)
             results.figures.append(FigurePart(plot.name, _heading(plot.name), (plot,), history.experiment))
-    sections = []
-    if claims is not None:
-        sections.append(PageSection("claims", claims.title, claims=claims))
-        competes = frames is not None and len(frames.competitors) >= 2
-        verdicts = claims.table.caption
-        reply = replace(reply, sentence=f"{verdicts} {reply.sentence}") if competes else Answer(verdicts)
-    elif results.figures and frames is None:
+    if claims is not None and (frames is None or len(frames.competitors) < 2):
+        reply = Answer(claims.table.caption, *verdict_of(claims.judged))
+    elif claims is None and results.figures and frames is None:
         reply = Answer("This study evaluates no run: it examines the selected examples.")
-    sections.append(replace(results, figures=[], missing={}))
-    sections += [PageSection(part.name, part.title, figures=[part]) for part in results.figures]
-    if results.missing:
-        sections.append(PageSection("not-made", "Not available yet", missing=results.missing))
-    none = "No run has a planned price or has taken any time yet."
-    sections.append(_about("costs", "Costs", "Planned and actual costs", cost_table(history), none))
-    if time := machine_time(history):
-        table, bars, sentence = time
-        section = _about("goodput", "Where the machines’ time went", "Shares of machine time", table)
-        sections.append(replace(section, texts=(sentence,), bars=bars))
-    none = "No attempt has failed."
-    sections += [
-        _about("failures", "Failures", "Failed attempts", failure_table(history), none),
+    hero = next((part for part in results.figures if part.variants), None)
+    figures = [part for part in results.figures if part is not hero]
+    last = [part for part in results.tables if part.name == "speedups"]
+    sections = [
+        replace(
+            results, tables=[part for part in results.tables if part not in last], figures=[], missing={}
+        ),
+        PageSection("claims", "Claims", claims=claims),
+        PageSection("figures", "Figures", figures=figures),
+        PageSection("not-made", "Not available yet", missing=results.missing),
+        PageSection("speedups", "Speed-ups", tables=last),
+        *_spent(history),
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
     ]
-    options = {"baseline": compared, "scope": scope}
-    return ReportPage(store.url, [history], options, reply, tuple(sections))
+    options, colors = {"baseline": compared, "scope": scope}, store.colors(history.experiment)
+    shown = tuple(section for section in sections if not section.is_empty)
+    return ReportPage(store.url, [history], options, reply, shown, colors=colors, hero=hero)
 
 
-def _about(name: str, title: str, heading: str, table: Table | None, none: str = "") -> PageSection:
-    """Return a section with one table, or with the text `none` if there is no table."""
+def _spent(history: History) -> Iterator[PageSection]:
+    """Yield the sections about costs, machine time, and failures."""
+    table, failures = cost_table(history), failure_table(history)
+    texts = ["No run has a planned price or has taken any time yet."] * (table is None)
+    texts += ["No attempt has failed."] * (failures is None)
+    yield PageSection("costs", "Costs", texts, tables=_of_runs("costs", "Planned and actual costs", table))
+    if time := machine_time(history):
+        shares, bars, sentence = time
+        tables = _of_runs("goodput", "Shares of machine time", shares)
+        yield PageSection("goodput", "Where the machines’ time went", [sentence], bars=bars, tables=tables)
+    if failures is not None:
+        yield PageSection("failures", "Failures", tables=[TablePart("failures", "Failed attempts", failures)])
+
+
+def _of_runs(name: str, title: str, table: Table | None) -> list[TablePart]:
+    """Return a table with a row for each label, without columns that say nothing; empty without a table."""
     if table is None:
-        return PageSection(name, title, texts=(none,))
-    return PageSection(name, title, tables=[TablePart(name, heading, table)])
+        return []
+    return [TablePart(name, title, table, hidden=frozenset(table.constant - {"run"}), cards=True)]
 
 
-def _add_results(body: PageSection, store: Snapshot, frames: Frames, baseline: str, scope: Scope) -> Answer:
+def _add_results(
+    body: PageSection,
+    store: Snapshot,
+    frames: Frames,
+    baseline: str,
+    scope: Scope,
+    judged: Sequence[Judged],
+) -> Answer:
     """Add the tables that every page has, and return the answer."""
     try:
         results = finals(frames, baseline, scope)
@@ -141,15 +161,80 @@ def _add_results(body: PageSection, store: Snapshot, frames: Frames, baseline: s
         return Answer("No run has completed yet.")
     origins = Origins.read(store, [frames.experiment])
     table = summary(results).marked(origins)
-    body.tables.append(TablePart("summary", "Final scores", table))
+    body.tables.append(_summary_part(table, results))
     with contextlib.suppress(NotYet):  # raised if the baseline has not completed
         if len(frames.competitors) > 1:
-            body.tables.append(TablePart("speedups", "Speed-ups", speedup_table(results).marked(origins)))
-    reply = answer(table.frame, results)
-    if not table.struck:
-        return reply
-    reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
-    return replace(reply, sentence=f"Some results are retracted: {reasons}. {reply.sentence}")
+            speedups = speedup_table(results).marked(origins)
+            (part,) = _of_runs("speedups", "Effort to match the baseline", speedups)
+            body.tables.append(replace(part, dots=_factor_dots(speedups, results)))
+    return answer(table, results, judged)
+
+
+def _summary_part(table: Table, results: Finals) -> TablePart:
+    """Show the summary with score, difference, examples, cost, and speed-up; other columns can be chosen."""
+    keys, averaged = {column.key for column in table.columns}, results.frames.averaged
+    cost = cost_of(results.runs)
+    first = {
+        "run",
+        "delta",
+        "examples_seen",
+        cost,
+        *(f"fewer_{WORDS[each].name}" for each in ("examples_seen", cost)),
+    }
+    first |= {"score"} if len(averaged) > 1 else {*averaged} if averaged else keys
+    hidden = (keys - first) | (table.constant - {"run", "score", *averaged})
+    seeds = sorted(set(table.frame.loc[~table.frame["apart"], "seeds"]))
+    caption = f"Mean of {'–'.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds" if seeds else "Mean"
+    caption += " [95% confidence interval]; small dots are seeds; bold: clearly ahead of the runner-up."
+    dots = _delta_dots(table, results)
+    return TablePart("summary", "Final scores", table, (), caption, frozenset(hidden), cards=True, dots=dots)
+
+
+def _delta_dots(table: Table, results: Finals) -> dict[tuple[str, str], Dots]:
+    """Draw the differences to the baseline, with intervals and seeds."""
+    rows = [row for row in records(table.frame) if math.isfinite(row["delta_mean"])]
+    seeds = _by_label(results, "delta", rows)
+    scale = _scale([0.0, *(row[f"delta_{end}"] for row in rows for end in ("mean", "low", "high"))], seeds)
+    sign = results.metric.sign
+    dots = {}
+    for row in rows:
+        ends = row["delta_low"], row["delta_high"]
+        tone: Tone = {1.0: "good", -1.0: "bad"}.get(sign * direction(*ends), "")  # type: ignore[assignment]
+        dots[row["row"], "delta"] = Dots(row["delta_mean"], ends, seeds[row["label"]], tone, (*scale, 0.0))
+    return dots
+
+
+def _factor_dots(table: Table, results: Finals) -> dict[tuple[str, str], Dots]:
+    """Draw the factors over the baseline, with seeds, on logarithmic scales."""
+    dots = {}
+    for key in (column.key for column in table.columns if column.family == "factors"):
+        rows = [row for row in records(table.frame) if 0 < row[key] < math.inf]
+        seeds = {
+            label: tuple(math.log(x) for x in each if x > 0)
+            for label, each in _by_label(results, key, rows).items()
+        }
+        scale = _scale([0.0, *(math.log(row[key]) for row in rows)], seeds)
+        for row in rows:
+            middle, none = math.log(row[key]), (math.nan, math.nan)
+            dots[row["row"], key] = Dots(middle, none, seeds[row["label"]], "", (*scale, 0.0))
+    return dots
+
+
+def _by_label(results: Finals, name: str, rows: Sequence[Record]) -> dict[str, tuple[float, ...]]:
+    """Return the finite values of the runs of each row."""
+    values: dict[str, list[float]] = {row["label"]: [] for row in rows}
+    for label, value in zip(results.runs["label"], results.runs[name].tolist(), strict=True):
+        if label in values and math.isfinite(value):
+            values[label].append(value)
+    return {label: tuple(each) for label, each in values.items()}
+
+
+def _scale(values: Sequence[float], seeds: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+    """Return the range of all finite values and seeds."""
+    known = [
+        value for value in (*values, *(x for each in seeds.values() for x in each)) if math.isfinite(value)
+    ]
+    return min(known), max(known)
 
 
 def _add_charts(body: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:

@@ -87,7 +87,7 @@ async function act(button) {
   const { copy, copyFile, copyPlot, saveFile: file, savePlot } = button.dataset;
   const files = button.closest(".files");
   const plot = files?.dataset.plot;
-  const image = files?.parentElement.querySelector(`img[data-plot="${CSS.escape(plot ?? "")}"]`);
+  const image = files?.closest("section").querySelector(`img[data-plot="${CSS.escape(plot ?? "")}"]`);
   if (copy) return (await copyText(document.getElementById(copy).textContent)) ? "Copied" : "Copying failed";
   if (copyFile) return (await copyText(await textOf(copyFile))) ? "Copied" : "Copying failed";
   if (copyPlot) return copyPng(plot, image);

@@ -12,16 +12,20 @@ import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..claims.evidence import Verdict
+from ..colors import LabelColor
 from ..figures.charts import SHOWN_AT_FIRST
 from ..goodput import percent
 from ..tables.claims import MARKS
 from ..tables.explain import page_data
-from ..tables.formats import prose
+from ..tables.formats import OnPage, prose
 from ..units import sentence
-from .page import FigurePart, ReportPage
+from .page import Dots, FigurePart, ReportPage, TablePart
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
 """The scripts of a page, joined in this order; `begin()` starts them."""
@@ -38,8 +42,13 @@ _PIXELS = 0.65
 _COLORS = 128
 """Number of colors of a figure in the page: enough for its lines and their smooth edges."""
 
-_CLASSES: dict[Verdict, str] = {"holds": "holds", "does not hold": "fails"}
+BETWEEN = "<hr hidden>"
+"""Separates the answer from the sections in the part of another page."""
+
+_CLASSES: dict[Verdict, str] = {"holds": "good", "does not hold": "bad"}
 """Verdict → CSS class; "open" for the others."""
+
+_MOST_DRAWN = 200  # rows of a table with drawings in its cells
 
 
 def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[FigurePart], bytes]) -> str:
@@ -101,10 +110,47 @@ def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None =
         "markup": Markup,
         "percent": percent,
         "quote": shlex.quote,
+        "on_page": lambda part: _on_page(part, page.colors),
     }
     environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
     template = environment.get_template("page.html.j2")
-    return template.render(page=page, data=Markup(_json(data)), **values) + "\n"
+    return template.render(page=page, data=Markup(_json(data)), between=BETWEEN, **values) + "\n"
+
+
+def _on_page(part: TablePart, colors: Mapping[str, LabelColor]) -> OnPage:
+    """Return how a page shows a table: with the colors of its labels, and with drawings in its cells."""
+    from markupsafe import Markup
+
+    swatches = {row: Markup(_SWATCH).format(colors[row].css) for row in part.table.rows if row in colors}
+    drawn = {place: _drawing(dots) for place, dots in part.dots.items()}
+    return OnPage(
+        part.name,
+        most=200 if part.name == "failures" else None,
+        hidden=part.hidden,
+        cards=part.cards,
+        before=swatches if part.cards else {},
+        after=drawn if len(part.table.frame) <= _MOST_DRAWN else {},
+    )
+
+
+_SWATCH = '<i class="swatch" style="background:{}"></i>'
+
+
+def _drawing(dots: Dots) -> Markup:
+    """Draw a middle as a dot, its interval as a line, seeds as small dots, and no difference as a rule."""
+    from markupsafe import Markup
+
+    low, high, zero = dots.scale
+    width = (high - low) or 1.0
+    middle, start, end, rule, *seeds = (
+        f"{4 + 88 * (value - low) / width:.1f}" for value in (dots.middle, *dots.ends, zero, *dots.seeds)
+    )
+    line = "" if math.isnan(dots.ends[0]) else f'<path class="ci" d="M{start} 8H{end}"/>'
+    small = "".join(f'<circle cx="{seed}" cy="8" r="1.5"/>' for seed in seeds)
+    return Markup(
+        f'<svg class="bar-cell {dots.tone}" viewBox="0 0 96 16" aria-hidden="true"><path d="M{rule} 0V16"/>'
+        f'{line}{small}<circle class="dot" cx="{middle}" cy="8" r="3.5"/></svg>'
+    )  # only numbers
 
 
 def provenance(page: ReportPage) -> bytes:

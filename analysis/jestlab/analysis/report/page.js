@@ -43,6 +43,101 @@ function table(headers, rows, left = []) {
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
+// Tables: one tab stop, rows sorted by a column, chosen columns, and cards on phones.
+
+const choices = new Map(); // name of a table → {hidden columns, column of the order, whether it descends}
+
+/** Make a page, or results that replace those of a page, ready for use; earlier choices of the reader stay. */
+function awaken(page) {
+  for (const hidden of page.querySelectorAll("button[data-copy][hidden]")) hidden.hidden = false;
+  for (const box of page.querySelectorAll("[data-table]")) {
+    const [table] = box.getElementsByTagName("table");
+    for (const [i, button] of [...box.querySelectorAll("button")].entries()) button.tabIndex = i ? -1 : 0;
+    if (!table) continue;
+    for (const [i, row] of [...table.querySelectorAll("tbody tr")].entries()) row.dataset.place = i;
+    const names = [...table.querySelectorAll("thead tr:last-child th")].map((cell) => cell.innerText ?? cell.textContent);
+    if (table.matches(".cards")) {
+      for (const row of table.tBodies[0].rows) {
+        for (const cell of [...row.cells].slice(1)) cell.dataset.label = names[cell.cellIndex].trim();
+      }
+    }
+    const choice = choices.get(box.dataset.table);
+    if (choice?.hidden) hideColumns(page, box.dataset.table, choice.hidden);
+    if (choice?.column) sortRows(table, choice);
+  }
+}
+
+function hideColumns(page, name, hidden) {
+  const table = page.querySelector(`[data-table="${CSS.escape(name)}"] table`);
+  table.className = [...table.classList].filter((each) => !/^no\d+$/.test(each)).concat(hidden.map((i) => `no${i}`)).join(" ");
+  for (const box of page.querySelectorAll(`[id="columns-${CSS.escape(name)}"] input`)) {
+    box.checked = !hidden.includes(box.value);
+    box.toggleAttribute("checked", box.checked);
+  }
+}
+
+/** Sort the rows by a column; rows that are set apart stay first, and rows without a value come last. */
+function sortRows(table, { column, descends }) {
+  const header = table.querySelectorAll("thead tr:last-child th")[column];
+  const ranks = header.dataset.ranks.split(",");
+  const [body] = table.tBodies;
+  const key = (row) => {
+    const rank = ranks[row.dataset.place];
+    if (row.matches(".apart")) return [0, Number(row.dataset.place)];
+    return rank === "" ? [2, 0] : [1, descends ? -rank : Number(rank)];
+  };
+  const rows = [...body.rows].map((row) => [key(row), row]);
+  rows.sort(([a], [b]) => a[0] - b[0] || a[1] - b[1]);
+  body.append(...rows.map(([, row]) => row));
+  for (const cell of table.querySelectorAll("th[aria-sort]")) cell.removeAttribute("aria-sort");
+  header.setAttribute("aria-sort", descends ? "descending" : "ascending");
+}
+
+document.addEventListener("click", (event) => {
+  const header = event.target.closest("button.sort")?.closest("th");
+  if (!header) return;
+  const [box, table] = [header.closest("[data-table]"), header.closest("table")];
+  const starts = !header.classList.contains("left"); // numbers descend at first, names ascend
+  const descends = header.ariaSort ? header.ariaSort === "ascending" : starts;
+  const choice = { ...choices.get(box.dataset.table), column: header.cellIndex, descends };
+  choices.set(box.dataset.table, choice);
+  sortRows(table, choice);
+});
+
+document.addEventListener("change", (event) => {
+  const menu = event.target.closest(".columns");
+  if (!menu) return;
+  const name = menu.id.slice("columns-".length);
+  const hidden = [...menu.querySelectorAll("input:not(:checked)")].map((box) => box.value);
+  choices.set(name, { ...choices.get(name), hidden });
+  hideColumns(document, name, hidden);
+});
+
+/** Move among the buttons of a table by arrow keys; only the last one that was used is a tab stop. */
+document.addEventListener("keydown", (event) => {
+  const box = event.target.closest?.("[data-table]");
+  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [];
+  if (!box || dx === undefined || event.target.tagName !== "BUTTON") return;
+  const visible = [...box.querySelectorAll("button")].filter((each) => each.checkVisibility());
+  let next = visible[visible.indexOf(event.target) + dx];
+  const cell = event.target.closest("th, td");
+  if (dy && cell) {
+    const rows = [...box.querySelectorAll("tr")];
+    const others = dy > 0 ? rows.slice(rows.indexOf(cell.parentElement) + 1) : rows.slice(0, rows.indexOf(cell.parentElement)).reverse();
+    next = others.map((row) => row.cells[cell.cellIndex]?.querySelector("button")).find(Boolean);
+  } else if (dy) next = visible[visible.indexOf(event.target) + dy];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+});
+
+document.addEventListener("focusin", (event) => {
+  const box = event.target.tagName === "BUTTON" && event.target.closest("[data-table]");
+  if (!box) return;
+  for (const button of box.querySelectorAll('button[tabindex="0"]')) button.tabIndex = -1;
+  event.target.tabIndex = 0;
+});
+
 // The dialog that shows the provenance of a cell.
 
 /** Make a table in its own scroll box, so that the dialog does not scroll sideways. */
@@ -61,7 +156,7 @@ async function open(button) {
   const column = columns[columnKey];
   const row = rows[key];
   const print = published[key]?.[columnKey];
-  const label = button.closest("[data-label]")?.dataset.label ?? button.closest("tr").querySelector("th").textContent;
+  const label = button.closest("li")?.dataset.label ?? button.closest("tr").querySelector("th .name").textContent.trim();
   document.getElementById("provenance-title").textContent = `${label} · ${column.header}`;
   const body = dialog.querySelector(".body");
   body.replaceChildren(make("p", { class: "value" }, button.textContent.trim()), make("p", {}, column.formula));

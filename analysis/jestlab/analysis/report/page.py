@@ -8,12 +8,32 @@ from functools import cached_property
 from typing import Any
 
 from ..claims.judged import Judged
+from ..colors import LabelColor
 from ..connection import shown
 from ..figures import Plot
 from ..provenance.checkout import jestlab_version
 from ..provenance.history import History, Recipe
 from ..tables.core import Table
-from .answer import Answer
+from .answer import Answer, Tone
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A mean or median, its interval, and the values of its seeds, to be drawn on the scale of a column.
+
+    Attributes:
+        middle: The mean or median.
+        ends: The ends of the interval; NaN without one.
+        seeds: The values of seeds.
+        tone: How it is colored.
+        scale: Lowest and highest place of the column, and the place of no difference.
+    """
+
+    middle: float
+    ends: tuple[float, float]
+    seeds: tuple[float, ...]
+    tone: Tone
+    scale: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -25,12 +45,20 @@ class TablePart:
         title: Heading above the table.
         table: The table.
         judged: For a table of claims, the claims in the order of its rows.
+        caption: The caption on the page, if it differs from that of the table.
+        hidden: Keys of columns that are hidden until the reader chooses them.
+        cards: Whether each row is a card on a phone.
+        dots: (row, key of a column) → what is drawn in the cell.
     """
 
     name: str
     title: str
     table: Table
     judged: tuple[Judged, ...] = ()
+    caption: str = ""
+    hidden: frozenset[str] = frozenset()
+    cards: bool = False
+    dots: Mapping[tuple[str, str], Dots] = field(default_factory=dict)
 
     def claims(self, study: str = "") -> Iterator[tuple[Judged, str, dict[str, str]]]:
         """Yield all claims or those of a study: the claim, its row's key, and column → text of the row."""
@@ -98,12 +126,18 @@ class PageSection:
     missing: dict[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the section has nothing to show."""
+        parts = (self.texts, self.claims, self.bars, self.tables, self.figures, self.missing, self.recipe)
+        return not any(parts)
+
     def notes(self) -> Iterator[tuple[TablePart, list[str]]]:
         """Yield each table with its notes, except notes that an earlier table has."""
         seen: set[str] = set()
         for part in self.tables:
-            yield part, [note for note in part.table.notes if note not in seen]
-            seen.update(part.table.notes)
+            yield part, [note for note in part.table.own_notes if note not in seen]
+            seen.update(part.table.own_notes)
 
 
 @dataclass(frozen=True)
@@ -117,6 +151,8 @@ class ReportPage:
         answer: The answer to the question of the study.
         sections: The sections.
         facts: Sentences about the runs of a union.
+        colors: Label → its color.
+        hero: The figure next to the answer, if there is one.
     """
 
     url: str
@@ -125,6 +161,8 @@ class ReportPage:
     answer: Answer
     sections: tuple[PageSection, ...]
     facts: tuple[str, ...] = ()
+    colors: Mapping[str, LabelColor] = field(default_factory=dict)
+    hero: FigurePart | None = None
 
     @property
     def history(self) -> History:
@@ -150,7 +188,7 @@ class ReportPage:
     @cached_property
     def figures(self) -> list[FigurePart]:
         """All figures."""
-        return [part for section in self.sections for part in section.figures]
+        return [*filter(None, [self.hero]), *(part for section in self.sections for part in section.figures)]
 
     @cached_property
     def sources(self) -> dict[str, Any]:

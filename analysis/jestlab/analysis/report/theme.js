@@ -34,6 +34,7 @@ const theme = {
   },
 };
 
+document.documentElement.classList.add("scripted");
 theme.show(theme.remembered());
 theme.system.addEventListener("change", () => theme.show(theme.chosen));
 document.addEventListener("DOMContentLoaded", () => theme.show(theme.chosen));

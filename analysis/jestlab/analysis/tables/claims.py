@@ -127,7 +127,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
 
 def difference(row: Record, metric: Metric) -> str:
     """Write the difference of a row with its interval, and its measure if that isn't the score."""
-    text = show.difference(row["difference"], row["low"], row["high"], metric)
+    text = show.interval(row["difference"], row["low"], row["high"], metric, "+")
     is_score = text == MISSING or row["measure"] == SCORE
     return text if is_score else f"{text} {metric.name or row['measure']}"
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import RequestError
 from ..files import to_csv
+from ..intervals import direction, paired
 from ..provenance.warnings import MIXED, Origins
 from ..units import MISSING as MISSING
 from ..units import nearest, some
@@ -27,6 +28,9 @@ Record = Mapping[str, Any]
 
 ONE_SEED = "†"
 """Mark of numbers from one seed."""
+
+BEST = "the best, if its paired interval against the runner-up excludes 0"
+"""Which cells are bold."""
 
 ESSENTIAL = 100
 """Importance of columns that are always shown."""
@@ -46,9 +50,8 @@ class Column:
         key: The name in options and in `Table.parts`.
         header: The heading.
         show: Returns the text of a row's cell.
-        rank: Returns the number that ranks a row, rounded as `show` rounds it, or NaN for no rank. Cells with
-            the greatest number in their section are bold. If None, rows aren't ranked by this column.
-        bold: Returns whether a row's cell is bold for another reason.
+        rank: Returns the number that ranks a row, rounded as `show` rounds it, or NaN for no rank. The best
+            cell of a section is bold: see `Table.best`. If None, rows aren't ranked by this column.
         group: Heading over neighboring columns of the same group; empty for none.
         mark: Returns signs that refer to a note; None for no signs.
         seeds: Column of the frame with the number of seeds behind a cell; one seed is marked.
@@ -65,7 +68,6 @@ class Column:
     header: str
     show: Callable[[Record], str]
     rank: Callable[[Record], float] | None = None
-    bold: Callable[[Record], bool] | None = None
     align: Literal["left", "right"] = "right"
     group: str = ""
     mark: Callable[[Record], str] | None = None
@@ -233,10 +235,8 @@ class Table:
         return sorted(lines, key=lambda line: not line.apart)
 
     def _cells(self, column: Column, rows: list[Record], competing: list[Record]) -> list[Cell]:
-        """Return the cells of a column; the best is bold if several rows compete."""
-        ranks = {str(row["row"]): column.rank(row) for row in competing} if column.rank else {}
-        known = [rank for rank in ranks.values() if not math.isnan(rank)]
-        best = max(known) if len(known) > 1 else -math.inf
+        """Return the cells of a column."""
+        best = self.best(column, competing)
         cells = []
         for row in rows:
             name, text = str(row["row"]), column.show(row)
@@ -244,13 +244,31 @@ class Table:
             # The number of seeds has a formula too, but isn't computed from results.
             is_result = bool(column.formula) and column.key != "seeds" and text not in ("", MISSING)
             struck = is_result and not sources.isdisjoint(self.struck)
-            is_best = best > -math.inf and ranks.get(name) == best
             mark = column.mark(row) if column.mark else ""
             mark += ONE_SEED if text != MISSING and row.get(column.seeds) == 1 else ""
             mark += MIXED if is_result and not sources.isdisjoint(self.mixed) else ""
-            bold = not struck and (is_best or bool(column.bold and column.bold(row)))
-            cells.append(Cell(text, bold, mark, struck))
+            cells.append(Cell(text, name in best and not struck, mark, struck))
         return cells
+
+    def best(self, column: Column, competing: Sequence[Record]) -> set[str]:
+        """Name the rows that are the best by a column; none unless several compete.
+
+        If the numbers of the runs are known, the best row must also differ from the runner-up: the confidence
+        interval of their difference with the same seeds excludes 0.
+        """
+        ranks = {str(row["row"]): column.rank(row) for row in competing} if column.rank else {}
+        order = sorted((row for row in ranks if math.isfinite(ranks[row])), key=lambda row: -ranks[row])
+        if len(order) < 2:
+            return set()
+        parts = self.parts
+        if parts is None or column.key not in parts or not parts["row"].isin(order).any():
+            return {row for row in order if ranks[row] == ranks[order[0]]}
+        ours, theirs = (
+            parts.loc[parts["row"] == row].set_index("seed")[column.key].astype(float) for row in order[:2]
+        )
+        gap = paired(ours, theirs)
+        is_clear = direction(gap.low, gap.high) * float(ours.mean() - theirs.mean()) > 0
+        return {order[0]} if is_clear else set()
 
     # ---- formats
 
@@ -272,15 +290,47 @@ class Table:
         """Write a float with booktabs rules for a paper; it fits a column or the page."""
         return latex.latex(self)
 
-    def html(self, opens: bool = False, most: int | None = None) -> str:
-        """Write an HTML table with a style sheet.
+    def html(self, page: formats.OnPage | None = None) -> str:
+        """Write an HTML table with a style sheet, or as part of a page, which adds style, caption, and notes.
 
-        Args:
-            opens: Whether the table is part of a page, which adds style, caption, and notes itself. Then each
-                cell with provenance is a button with its row and column in `data-row` and `data-column`.
-            most: Maximum number of rows; None for all.
+        On a page, each cell with provenance is a button with its row and column in `data-row` and
+        `data-column`.
         """
-        return formats.html(self, opens, most)
+        return formats.html(self, page)
+
+    @property
+    def own_notes(self) -> list[str]:
+        """The notes that are not about a column."""
+        about = {note for column in (*self.columns, *self.hidden) for note in column.notes}
+        return [note for note in self.notes if note not in about]
+
+    @property
+    def constant(self) -> set[str]:
+        """Keys of columns whose competing rows all show the same text, or nothing; none for a single row."""
+        lines = [line for line in self.lines if not line.apart]
+        cells = [line.cells for line in (lines if len(lines) > 1 else self.lines)]
+        texts = ({each[at].text for each in cells} for at in range(len(self.columns)))
+        same = (
+            len(found - {MISSING, ""}) < 2 and (len(cells) > 1 or found <= {MISSING, ""}) for found in texts
+        )
+        return {column.key for column, is_same in zip(self.columns, same, strict=True) if is_same}
+
+    def ranks(self, column: Column) -> list[int | None]:
+        """Return the rank of each line by a column, from 0; equal values have one rank, missing ones None.
+
+        Numbers are compared if the frame has them, else texts.
+        """
+        at, frame = self.columns.index(column), self.frame
+        name = next((each for each in (column.key, f"{column.key}_mean") if each in frame), "")
+        values: list[Any] = [line.cells[at].text.casefold() for line in self.lines]
+        if name and frame[name].dtype.kind in "fiub":
+            by_row = dict(zip(self.rows, frame[name].astype(float), strict=True))
+            values = [by_row[line.key] for line in self.lines]
+        known = sorted(
+            {value for value in values if value == value and value not in (MISSING.casefold(), "")}
+        )
+        places = {value: place for place, value in enumerate(known)}
+        return [places.get(value) for value in values]
 
     def csv(self) -> str:
         """Write the raw numbers, one line for each row; missing ones are empty."""

@@ -59,8 +59,8 @@ class Finals:
     def by_label(self) -> pd.DataFrame:
         """One row for each label, in the order of the study: index label; run, apart (bool), seeds,
         seeds_planned, lost (`Frames.lost`), diverged (bool: whether a seed did); for each metric, score, and
-        delta `_mean`, `_std`, and `_seeds`; delta_low and delta_high (95% confidence interval of the mean);
-        and the mean of each known effort."""
+        delta `_mean`, `_std`, `_seeds`, `_low`, and `_high` (95% confidence interval of the mean); and the
+        mean of each known effort."""
         import pandas as pd
 
         frames, labels = self.frames, self.frames.runs.groupby("label", sort=False)
@@ -72,12 +72,13 @@ class Finals:
         for name in [*frames.metrics, "score", "delta"]:
             statistics = of_groups(self.runs[name], self.runs["label"])
             rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = statistics
+            half = half_widths(rows[f"{name}_std"], rows[f"{name}_seeds"])
+            # If a seed diverged, the others are a biased selection.
+            half[rows["diverged"] | (name == "delta" and DIVERGED in frames.fates[self.baseline])] = math.nan
+            mean = rows[f"{name}_mean"]
+            rows[f"{name}_low"], rows[f"{name}_high"] = mean - half, mean + half
         counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
         rows[counts] = rows[counts].fillna(0).astype(int)
-        half = half_widths(rows["delta_std"], rows["delta_seeds"])
-        # If a seed diverged, the others are a biased selection.
-        half[rows["diverged"] | (DIVERGED in frames.fates[self.baseline])] = math.nan
-        rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
         for effort in self.efforts:
             rows[effort] = of_groups(self.runs[effort], self.runs["label"])["mean"]
         return rows

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from html import escape
 from itertools import groupby
@@ -13,6 +15,7 @@ from ..units import MISSING
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
     from .core import Cell, Table
 
@@ -58,16 +61,46 @@ def _md(text: str) -> str:
 
 # ---- HTML
 
+_MOST_SORTED = 1000  # rows of a table that a page can sort
 
-def html(table: Table, opens: bool = False, most: int | None = None) -> str:
+
+@dataclass(frozen=True)
+class OnPage:
+    """How a page shows a table.
+
+    Attributes:
+        name: Name of the table on the page.
+        most: Maximum number of rows; None for all.
+        hidden: Keys of columns that are hidden until the reader chooses them.
+        cards: Whether each row is a card on a phone.
+        before: Row → HTML before its name.
+        after: (row, key of a column) → HTML after the text of the cell.
+    """
+
+    name: str = ""
+    most: int | None = None
+    hidden: Collection[str] = ()
+    cards: bool = False
+    before: Mapping[str, Markup] = field(default_factory=dict)
+    after: Mapping[tuple[str, str], Markup] = field(default_factory=dict)
+
+
+def html(table: Table, page: OnPage | None = None) -> str:
     """Write a table in HTML, with only ASCII characters so that every encoding works; see `Table.html`."""
     from markupsafe import Markup
 
     groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]
-    opened = [column.key if opens and table.opens and column.formula else "" for column in table.columns[1:]]
+    opened = [column.key if page and table.opens and column.formula else "" for column in table.columns[1:]]
+    classes, ranks = ["jestlab"], [""] * len(table.columns)
+    if page is not None:
+        classes += ["cards"] * page.cards
+        classes += [f"no{at}" for at, each in enumerate(table.columns, 1) if each.key in page.hidden]
+        if 1 < len(table.lines) <= _MOST_SORTED and len(table.sections) == len(groups) == 1:
+            found = map(table.ranks, table.columns)
+            ranks = [",".join("" if rank is None else str(rank) for rank in each) for each in found]
     text = _template().render(
-        table=table, opens=opens, most=most, groups=groups, css=Markup(_CSS), zip=zip, keys=["", *opened],
-        prose=lambda text: Markup(prose(text)), empty=("", MISSING),
+        table=table, page=page, groups=groups, css=Markup(_CSS), zip=zip, keys=["", *opened], ranks=ranks,
+        classes=classes, prose=lambda text: Markup(prose(text)), empty=("", MISSING),
     )  # fmt: skip
     return text.encode("ascii", "xmlcharrefreplace").decode() + "\n"
 
@@ -85,9 +118,9 @@ def _template() -> Template:
 
 
 _HTML = """\
-{% if not opens %}<style>{{ css }}</style>{% endif %}
-<table class="jestlab">
-{% if not opens %}
+{% if not page %}<style>{{ css }}</style>{% endif %}
+<table class="{{ classes|join(" ") }}">
+{% if not page %}
 <caption>{{ prose(table.caption) }}{% for note in table.notes %}<br>{{ prose(note) }}{% endfor %}</caption>
 {% endif %}
 <thead>
@@ -99,8 +132,14 @@ _HTML = """\
 </tr>
 {% endif %}
 <tr>
-{% for column in table.columns %}
-<th scope="col" class="{{ column.align }}" title="{{ column.formula }}">{{ column.header }}</th>
+{% for column, order in zip(table.columns, ranks) %}
+<th scope="col" class="{{ column.align }}"{% if order %} data-ranks="{{ order }}"{% endif %}\
+{% if not page %} title="{{ column.formula }}"{% endif %}>\
+{% if order %}<button type="button" class="sort">{% endif %}{{ column.header }}\
+{% if order %}</button>{% endif %}\
+{% if page and column.formula %}\
+<button type="button" class="info" popovertarget="about-{{ page.name }}-{{ loop.index }}" \
+aria-label="About {{ column.title }}"></button>{% endif %}</th>
 {% endfor %}
 </tr>
 </thead>
@@ -109,16 +148,18 @@ _HTML = """\
 {% if title %}
 <tr class="section"><th scope="rowgroup" colspan="{{ table.columns|length }}">{{ title }}</th></tr>
 {% endif %}
-{% for line in lines[:most] %}
+{% for line in lines[:page.most if page else none] %}
 <tr class="{{ 'apart' if line.apart }}">
 {% for column, cell, key in zip(table.columns, line.cells, keys) %}
 {% set text, is_left, is_button = cell.text, column.align == "left", key and cell.text not in empty %}
-{% if loop.first %}<th scope="row"><span class="name">{% else %}
+{% if loop.first %}<th scope="row">{% if page %}{{ page.before.get(line.key, "") }}{% endif %}\
+<span class="name">{% else %}
 <td{% if is_left %} class="left{% if text|length > 40 %} long{% endif %}"{% endif %}>{% endif %}
 {% if is_button %}
 <button type="button" aria-haspopup="dialog" data-row="{{ line.key }}" data-column="{{ key }}">{% endif %}
 {% if cell.bold %}<b>{{ text }}</b>{% elif cell.struck %}<s>{{ text }}</s>{% else %}{{ text }}{% endif %}
 {% if cell.mark %}<sup>{{ cell.mark }}</sup>{% endif %}{% if is_button %}</button>{% endif %}
+{% if page %}{{ page.after.get((line.key, column.key), "") }}{% endif %}
 {% if loop.first %}</span></th>{% else %}</td>{% endif %}
 {% endfor %}
 </tr>

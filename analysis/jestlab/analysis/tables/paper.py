@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import units
 from ..errors import NotYet
-from ..intervals import INTERVAL, direction
+from ..intervals import INTERVAL
 from ..metrics import PERCENT, Metric
 from ..published import cells_of
 from ..published.cell import (
@@ -25,7 +25,7 @@ from ..published.cell import (
 )
 from ..published.lint import Finding, checks
 from . import show
-from .core import ESSENTIAL, MISSING, Column, Record, Table
+from .core import BEST, ESSENTIAL, MISSING, Column, Record, Table
 from .final_results import Finals
 from .paper_rows import COUNTED, PAPER_FLOPS, SUFFIXES, table_rows
 
@@ -190,20 +190,16 @@ def _column(
             return MISSING
         if quantity in _WRITERS:
             return _WRITERS[quantity](value)
+        ends = row[f"{quantity}_low"], row[f"{quantity}_high"]
         if quantity == DELTA:
-            return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], metric(row))
-        std, seeds = row[f"{quantity}_std"], row[f"{quantity}_seeds"]
-        return show.mean(value, std, seeds, row[f"{EXAMPLES}_seeds"], metric(row))
+            return show.interval(value, *ends, metric(row), "+")
+        return show.mean(value, *ends, row[f"{quantity}_seeds"], row[f"{EXAMPLES}_seeds"], metric(row))
 
     def rank(row: Record) -> float:
         if quantity == DELTA and not row["published"]:
-            return math.nan  # bold if it is significant
+            return math.nan  # the means are ranked, including that of the baseline
         value = float(row[quantity])
         return -round(value, 2) if quantity in _FLOPS else metric(row).rank(value)
-
-    def is_better(row: Record) -> bool:
-        ends = row.get(f"{DELTA}_low", math.nan), row.get(f"{DELTA}_high", math.nan)
-        return metric(row).sign * direction(*ends) > 0
 
     def mark(row: Record) -> str:
         place = (row.get("source"), row.get("position"), quantity)
@@ -214,7 +210,6 @@ def _column(
         header,
         text,
         rank if family or quantity in (DELTA, TOTAL, _COUNTED[1]) else None,
-        bold=is_better if quantity == DELTA else None,
         group=group,
         mark=mark,
         seeds=f"{quantity}_seeds" if family or quantity == DELTA else "",
@@ -273,11 +268,10 @@ def _notes(
         return
     if PER_ITERATION in layout.quantities:
         against = ", ".join(f"{final.against} in {final.frames.experiment}" for final in own)
-        bold = "bold Δ: better, and the interval excludes 0"
-        yield f"FLOPs % and mean Δ of own runs: against {against}; {bold}"
+        yield f"FLOPs % and mean Δ of own runs: against {against}"
         counted = own[0].frames.counted(own[0].scope)
         yield from [f"FLOPs %, counted: {counted}", _BY_PAPER] if len(cells) else [f"FLOPs %: {counted}"]
     if len(cells):
         yield "published and own rows are comparable only with the same data, resolution, and evaluation"
-    yield "own runs: mean ± standard deviation over seeds"
+    yield f"own runs: mean over seeds [{INTERVAL}]; bold: {BEST}"
     yield from dict.fromkeys(note for final in own for note in final.gaps)

@@ -1,18 +1,18 @@
 """Rows of the paper's tables, from published cells and from own runs, in one frame.
 
 All rows have the columns row (unique name), section, label (empty if published), method, variant, and the
-bools apart, baseline, and published. For each quantity q, own rows have q (value), q_std, and q_seeds, and
-published rows have q and q_printed. Own rows also have mean_delta_low and mean_delta_high, and published rows
-source and position.
+bools apart, baseline, and published. For each quantity q, own rows have q (value), q_low and q_high (its 95%
+confidence interval), and q_seeds. Published rows have q and q_printed, and also source and position.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..configs import Configs
-from ..intervals import of_groups
+from ..intervals import half_widths, of_groups
 from ..published.cell import DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .final_results import Finals
 
@@ -29,7 +29,7 @@ _DATASETS = {"imagenet1k": "imagenet", "mscoco_captions": "coco", "cub": "birds"
              "stanford_cars": "cars", "oxford_pets": "pets"}  # fmt: skip
 """Name of a dataset outside the paper, such as in CLIP_benchmark → its name in the paper's tables."""
 
-SUFFIXES = ("_std", "_seeds", "_printed")
+SUFFIXES = ("_low", "_high", "_seeds", "_printed")
 """Suffixes of columns that describe the value of a quantity."""
 
 
@@ -102,9 +102,12 @@ def _own_rows(final: Finals, pair: bool, with_published: bool) -> tuple[pd.DataF
         }
     )
     for name in values:
-        spread = of_groups(parts[name], parts["label"]).reindex(labels)
-        rows[name], rows[f"{name}_std"] = spread["mean"].to_numpy(), spread["std"].to_numpy()
-        rows[f"{name}_seeds"] = spread["count"].fillna(0).to_numpy(int)
+        statistics = of_groups(parts[name], parts["label"]).reindex(labels)
+        mean, std, count = (statistics[part].to_numpy() for part in ("mean", "std", "count"))
+        half = half_widths(std, count)
+        half[by_label["diverged"].to_numpy()] = math.nan  # the other seeds are a biased selection
+        rows[name], rows[f"{name}_low"], rows[f"{name}_high"] = mean, mean - half, mean + half
+        rows[f"{name}_seeds"] = statistics["count"].fillna(0).to_numpy(int)
     for end in ("low", "high"):
         rows[f"{DELTA}_{end}"] = by_label[f"delta_{end}"].to_numpy()
     return rows, parts

@@ -1,4 +1,4 @@
-"""Write cells and headings: mean ± deviation, differences with intervals, seeds, and metrics."""
+"""Write cells and headings: means and differences with intervals, seeds, and metrics."""
 
 from __future__ import annotations
 
@@ -21,36 +21,34 @@ METRICS = {
 """Metric of a dataset → heading."""
 
 
-def spread(value: float, std: float, metric: Metric) -> str:
-    """Write a mean ± its standard deviation, if there is one, with the same number of decimals."""
-    if math.isnan(std):
-        return metric.text(value)
-    largest = max(abs(value), std)
-    has_exponent = not 1e-4 <= largest < 1e4
-    if metric.digits is None and not metric.in_percent and not has_exponent:
-        metric = replace(metric, digits=3 - math.floor(math.log10(largest)))
-    return f"{metric.text(value)} ± {metric.text(std)}"
-
-
-def mean(value: float, std: float, seeds: float, of_row: float, metric: Metric) -> str:
-    """Write a mean score ± its standard deviation, and the number of seeds if other scores have more.
+def interval(value: float, low: float, high: float, metric: Metric, sign: str = "") -> str:
+    """Write a value with its confidence interval, if it has one, all with the same number of decimals.
 
     Args:
-        std: The standard deviation; NaN for one seed, which a mark shows.
+        sign: "+" adds a plus sign to positive numbers, as differences have it.
+    """
+    if math.isnan(value):
+        return MISSING
+    if math.isnan(low):
+        return metric.text(value, sign)
+    largest = max(map(abs, (value, low, high)))
+    if metric.digits is None and not metric.in_percent and 1e-4 <= largest < 1e4:
+        metric = replace(metric, digits=max(0, 3 - math.floor(math.log10(largest))))
+    text, *ends = metric.texts((value, low, high), sign)
+    return f"{text} [{', '.join(ends)}]"
+
+
+def mean(value: float, low: float, high: float, seeds: float, of_row: float, metric: Metric) -> str:
+    """Write a mean score with its confidence interval, and the number of seeds if other scores have more.
+
+    Args:
+        low: Start of the interval; NaN for one seed, which a mark shows. `high` is its end.
         seeds: Number of seeds with this score.
         of_row: Number of completed seeds.
     """
     if math.isnan(value):
         return MISSING
-    return spread(value, std, metric) + ("" if seeds in (1, of_row) else f" (n = {seeds:.0f})")
-
-
-def difference(value: float, low: float, high: float, metric: Metric) -> str:
-    """Write a difference of scores with its confidence interval, if it has one."""
-    if math.isnan(value):
-        return MISSING
-    text, *ends = (metric.text(number, "+") for number in (value, low, high))
-    return text if math.isnan(low) else f"{text} [{', '.join(ends)}]"
+    return interval(value, low, high, metric) + ("" if seeds in (1, of_row) else f" (n = {seeds:.0f})")
 
 
 def known(value: float, write: Callable[[float], str]) -> str:

@@ -9,22 +9,17 @@ from typing import Any
 from ..curves import break_even, crossing_words
 from ..efforts import WORDS, Effort, unit, writer
 from ..errors import NotYet
-from ..intervals import INTERVAL, direction
+from ..intervals import INTERVAL
 from ..metrics import Metric, lacks_goal
 from ..units import listed, sentence
 from . import show
-from .core import Column, Record, Table
+from .core import BEST, Column, Record, Table
 from .final_results import Finals
 
-_BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
 _IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
 """Importance of the columns with factors."""
 
-_MATCHING = ("to_match", "most", "low", "high", "spent", "at_most", "low_at_most")
-_RANGE = (
-    "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
-    "the range of n seeds contains the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
-)
+_BOUNDS = "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner"
 
 
 def summary(finals: Finals) -> Table:
@@ -77,7 +72,7 @@ def _about_scores(finals: Finals) -> str:
     is_of_all = set(frames.averaged) == set(frames.metrics)
     names = "the metrics" if is_of_all else ", ".join(frames.declared.called(frames.averaged).values())
     mean_of = "the mean of " * (is_of_all or len(frames.averaged) > 1)
-    over_seeds = "mean ± standard deviation over seeds"
+    over_seeds = f"mean over seeds [{INTERVAL}]; bold: {BEST}"
     return f"Scores{unit}, {over_seeds}{f'; score is {mean_of}{names}' if frames.averaged else ''}"
 
 
@@ -91,7 +86,7 @@ def speedup_table(finals: Finals) -> Table:
     Returns:
         A table whose frame has label, apart, the columns of `Finals.matching`, and, if runs need a
         reference that must be made first, break_even (median over seeds, or the greater of two middle values;
-        infinite if no number of runs pays for it), break_even_low, and break_even_high (the range).
+        infinite if no number of runs pays for it).
 
     Raises:
         ValueError: No run can be compared, or the score has no goal.
@@ -110,17 +105,16 @@ def speedup_table(finals: Finals) -> Table:
     paid = break_even(frames, finals.baseline, finals.crossing)
     by_label = paid.dropna(subset="break_even").groupby("label")["break_even"]
     if by_label.ngroups:
-        values = (by_label.agg(median_high), by_label.min(), by_label.max())
-        rows = rows.assign(**dict(zip(_BREAK_EVEN, values, strict=True)))
+        rows = rows.assign(break_even=by_label.agg(median_high))
         columns.append(_break_even(finals.against))
     return finals.table(
         "speed-ups",
         f"{frames.experiment}: {listed([WORDS[each].amount for each in finals.efforts])} until a run reaches "
         f"the final score of {finals.against} with the same seed, {words}; also for {finals.against} itself. "
-        "Median over seeds [least, greatest].",
+        "Median over seeds.",
         rows.assign(apart=False),
         columns,
-        notes=_RANGE,
+        notes=(_BOUNDS,),
         parts=finals.runs.merge(paid, on=["label", "seed"], how="left"),
     )
 
@@ -130,39 +124,38 @@ def speedup_table(finals: Finals) -> Table:
 
 def _score(key: str, header: str, metric: Metric, formula: str, **options: Any) -> Column:
     """Make the column of a metric or of the score."""
-    mean, std, seeds = (f"{key}_{part}" for part in ("mean", "std", "seeds"))
+    mean, low, high, seeds = (f"{key}_{part}" for part in ("mean", "low", "high", "seeds"))
 
     def text(row: Record) -> str:
-        return show.mean(row[mean], row[std], row[seeds], row["seeds"], metric)
+        return show.mean(row[mean], row[low], row[high], row[seeds], row["seeds"], metric)
 
     def rank(row: Record) -> float:
         rank = metric.rank(float(row[mean]))
         diverged = row["diverged"] and row[seeds] < row["seeds"] and not math.isnan(rank)
         return -math.inf if diverged or math.isinf(rank) else rank
 
+    formula = f"mean over seeds of the {formula} [{INTERVAL}]; bold: {BEST}"
     return Column(
-        key, header, text, rank, seeds=seeds, formula=f"mean over seeds of the {formula}", family="scores",
+        key, header, text, rank, seeds=seeds, formula=formula, family="scores",
         **{"importance": 60, **options},
     )  # fmt: skip
 
 
 def _delta(finals: Finals) -> Column:
-    """Make the column of the difference to the baseline's score; significant improvements are bold."""
+    """Make the column of the difference to the baseline's score."""
     metric, baseline = finals.metric, finals.against
     formula = f"score minus that of {baseline} with the same seed, mean [{INTERVAL}]"
-    bold = "; bold: better, and the interval excludes 0" if metric.goal else ""
     less = "; less is better" if metric.goal == "min" else ""
     return Column(
         "delta",
         f"Δ {baseline}",
-        lambda row: show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], metric),
-        bold=lambda row: metric.sign * direction(row["delta_low"], row["delta_high"]) > 0,
+        lambda row: show.interval(row["delta_mean"], row["delta_low"], row["delta_high"], metric, "+"),
         seeds="delta_seeds",
         formula=formula,
         inputs=("score",),
         compares=True,
         importance=80,
-        notes=(f"Δ: {formula}{bold}{less}",),
+        notes=(f"Δ: {formula}{less}",),
     )
 
 
@@ -193,16 +186,12 @@ def _to_match(effort: Effort, finals: Finals) -> Column:
     write = writer(effort, divisor)
 
     def text(row: Record) -> str:
-        value, most, low, high, spent, at_most, low_at_most = (row[f"{name}_{part}"] for part in _MATCHING)
+        value, most, at_most = (row[f"{name}_{part}"] for part in ("to_match", "most", "at_most"))
         if math.isnan(value):
             return show.MISSING
         if row["seeds_reached"] == 0:
             return f"> {write(value)}, not reached"
-        middle = f"{'> ' if most > value else '≤ ' if at_most else ''}{write(value)}"
-        if row["seeds_compared"] == 1 or low == high:
-            return middle
-        greatest = write(high) if math.isfinite(high) else f"> {write(spent)}"
-        return f"{middle} [{'≤ ' if low_at_most else ''}{write(low)}, {greatest}]"
+        return f"{'> ' if most > value else '≤ ' if at_most else ''}{write(value)}"
 
     return Column(
         f"{name}_to_match",
@@ -211,7 +200,7 @@ def _to_match(effort: Effort, finals: Finals) -> Column:
         seeds="seeds_compared",
         formula=f"{WORDS[effort].amount} at which the run's curve reaches the final score of "
         f"{finals.against} with the same seed, interpolated between the two evaluations around it: median "
-        "over seeds [least, greatest]",
+        "over seeds",
         inputs=("target", "score_before", "score_after", f"{name}_before", f"{name}_after"),
         importance=_IMPORTANCE[effort] - 10,
         family="costs",
@@ -263,16 +252,10 @@ def _break_even(baseline: str) -> Column:
         f"FLOPs of {baseline} minus its own, with scoring, both to the final score of {baseline}; ∞: never"
     )
 
-    def text(row: Record) -> str:
-        if math.isnan(row["break_even"]):
-            return show.MISSING
-        middle, low, high = (f"{row[name]:,.0f}".replace("inf", "∞") for name in _BREAK_EVEN)
-        return middle if low == high else f"{middle} [{low}, {high}]"
-
     return Column(
         "break_even",
         "break-even",
-        text,
+        lambda row: show.known(row["break_even"], lambda runs: f"{runs:,.0f}".replace("inf", "∞")),
         seeds="seeds_compared",
         formula=formula,
         inputs=("making_flops", "scored_flops"),

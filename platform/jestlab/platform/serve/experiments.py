@@ -24,20 +24,16 @@ def page(labs: Labs, request: Request) -> str:
     """Show the experiments that the request asks for: running ones, then the last active ones."""
     given = request.query_params
     find, tag = given.get("find", "").strip(), given.get("tag", "")
-    chosen = labs.among(given.get("lab"))
-    rows = [row for served in chosen for row in _rows(served)]
+    rows = [row for served in labs.among(given.get("lab")) for row in _rows(served)]
     tags = sorted({name for row in rows for name in row["tags"]})
     words = find.lower().split()
     found = [row for row in rows if (not tag or tag in row["tags"]) and _has_words(row, words)]
     found.sort(key=_activity, reverse=True)
     start = (max(1, parse_whole(given.get("page", "")) or 1) - 1) * PER_PAGE
     shown = found[start : start + PER_PAGE]
-    for served in chosen:
-        keys = {row["about"].name: row["key"] for row in shown if row["lab"] == served.name}
-        overviews = served.overviews.of({name: key for name, key in keys.items() if key is not None})
-        for row in shown:
-            if row["lab"] == served.name:
-                row["overview"] = overviews.get(row["about"].name)
+    for row in shown:
+        if RunState.COMPLETED in row["about"].counts:
+            row["overview"] = row["served"].overviews.of(row["about"].name, row["key"])
     return render(
         "experiments.html.j2", here="experiments", several=len(labs) > 1, rows=shown, found=len(found),
         total=len(rows), find=find, tag=tag, tags=tags, page=start // PER_PAGE + 1,
@@ -52,21 +48,18 @@ def _link(given: Mapping[str, str], **changes: Any) -> str:
 
 
 def _rows(served: Served) -> list[dict[str, Any]]:
-    """Return the experiments of a lab, each with a key that changes with its results; None without any."""
+    """Return the experiments of a lab, each with a key that changes with its results."""
     tables = (AcceptanceRow, RegistrationRow, RetractionRow)
-    counts = [select(func.count()).select_from(table).scalar_subquery() for table in tables]
-    [judged_by] = served.store.rows(select(*counts))
-    marked = tags_of_experiments(served.store)
-    rows = []
-    for about in served.store.experiments():
-        counts_by_state = {state.value: count for state, count in about.counts.items()}
-        key = (about.updated_at, tuple(sorted(counts_by_state.items())), tuple(judged_by))
-        has_results = RunState.COMPLETED in about.counts
-        rows.append({
-            "lab": served.name, "about": about, "counts": counts_by_state, "tags": marked.get(about.name, []),
-            "key": key if has_results else None, "overview": None,
-        })  # fmt: skip
-    return rows
+    numbers = (select(func.count()).select_from(table).scalar_subquery() for table in tables)
+    [judged_by] = served.store.rows(select(*numbers))
+    tags = tags_of_experiments(served.store)
+    return [
+        {
+            "served": served, "about": about, "tags": tags.get(about.name, []), "overview": None,
+            "key": (about.updated_at, about.counts, judged_by),
+        }
+        for about in served.store.experiments()
+    ]  # fmt: skip
 
 
 def _activity(row: dict[str, Any]) -> tuple[bool, datetime]:

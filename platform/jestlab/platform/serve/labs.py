@@ -138,4 +138,5 @@ class Labs:
     def close(self) -> None:
         """Close all stores."""
         for served in self:
+            served.overviews.close()
             served.store.close()

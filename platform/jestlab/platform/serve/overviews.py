@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.serve.groups import spark
-
-_PAUSE_FACTOR = 1
-"""After each computation, the thread waits this many times its duration, so that pages stay fast."""
-
-_REST_FACTOR = 20
-"""Minimum time between two computations for one experiment, as a multiple of the duration of the first."""
+from jestlab.platform.serve.groups import Scores, spark
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The results of an experiment in a few words.
+    """The answer of an experiment, or the reason for a missing one, and the label with the best score.
 
-    Attributes:
-        verdict: The verdict of its answer, such as "✓ Yes"; can be empty.
-        tone: Color of the verdict.
-        sentence: The answer, or why there is none.
-        best: Label with the best mean score; empty if unknown.
-        score: Its mean score, with a unit.
-        trend: Path of a sparkline of this score; can be empty.
-        color: Color of the label.
+    `verdict`, `tone`, and `sentence` are those of `analysis.report.answer.Answer`; `trend` is the path of a
+    sparkline of the score. Unknown values are empty.
     """
 
     verdict: str = ""
@@ -42,63 +29,41 @@ class Overview:
     color: str = ""
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A computed overview, the key of the results that it shows, and when it may be computed again."""
-
-    overview: Overview
-    key: object
-    valid_until: float
-
-
 class Overviews:
-    """Overviews of the experiments of one lab. A thread computes them while pages ask for missing ones."""
+    """Overviews of the experiments of one lab."""
 
     def __init__(self, url: str) -> None:
-        """Start without overviews of the store at a URL."""
+        """Start without overviews; they are made on request. `url` is that of the store."""
         self._url = url
-        self._known: dict[str, _Known] = {}
-        self._wanted: dict[str, object] = {}
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._made: dict[str, Overview] = {}
+        self._keys: dict[str, object] = {}
+        self._pending: set[str] = set()
+        self._pool = ThreadPoolExecutor(1, "overviews")
 
-    def of(self, keys: Mapping[str, object]) -> dict[str, Overview]:
-        """Return the known overviews of experiments; others, and outdated ones, follow later.
+    def of(self, name: str, key: object) -> Overview | None:
+        """Return the last overview of an experiment; a missing or outdated one is computed for later calls.
 
-        Args:
-            keys: Experiment → a value that changes with its results, the most urgent first.
+        `key` is a value that changes with the results of the experiment.
         """
-        now = time.monotonic()
-        with self._lock:
-            known = {name: self._known[name] for name in keys if name in self._known}
-            self._wanted = {
-                name: key
-                for name, key in keys.items()
-                if name not in known or (known[name].key != key and now >= known[name].valid_until)
-            }
-            if self._wanted and self._thread is None:
-                self._thread = threading.Thread(target=self._compute, name="overviews", daemon=True)
-                self._thread.start()
-            return {name: each.overview for name, each in known.items()}
+        if name not in self._pending and self._keys.get(name) != key:
+            self._pending.add(name)
+            self._keys[name] = key
+            self._pool.submit(self._compute, name)
+        return self._made.get(name)
 
-    def _compute(self) -> None:
-        """Compute the wanted overviews, one after the other."""
-        while True:
-            with self._lock:
-                if not self._wanted:
-                    self._thread = None
-                    return
-                name, key = next(iter(self._wanted.items()))
-                del self._wanted[name]
-            start = time.monotonic()
-            try:
-                overview = overview_of(self._url, name)
-            except (UserError, ValueError, OSError, SQLAlchemyError) as error:
-                overview = Overview(sentence=" ".join(str(error).split()))
-            seconds = time.monotonic() - start
-            with self._lock:
-                self._known[name] = _Known(overview, key, start + _REST_FACTOR * seconds)
-            time.sleep(_PAUSE_FACTOR * seconds)
+    def close(self) -> None:
+        """Stop after the current computation."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _compute(self, name: str) -> None:
+        start = time.monotonic()
+        try:
+            self._made[name] = overview_of(self._url, name)
+        except (UserError, ValueError, OSError, SQLAlchemyError) as error:
+            self._made[name] = Overview(sentence=" ".join(str(error).split()))
+        finally:
+            self._pending.discard(name)
+        time.sleep(time.monotonic() - start)  # pages need half of the time
 
 
 def overview_of(url: str, experiment: str) -> Overview:
@@ -106,28 +71,25 @@ def overview_of(url: str, experiment: str) -> Overview:
     from jestlab.analysis.claims import studies
     from jestlab.analysis.claims.judged import count_verdicts
     from jestlab.analysis.claims.verdicts import load
-    from jestlab.analysis.curves import score_curves
-    from jestlab.analysis.report.answer import answer
+    from jestlab.analysis.report.answer import answer, verdict_of
     from jestlab.analysis.results import opened
     from jestlab.analysis.tables import finals, summary
 
     with opened(url) as store:
         study, judged = store.once(studies)[experiment], load(store, experiment)
         if study.parts:
-            return Overview(sentence=count_verdicts(judged) if judged else "")
+            return Overview(*verdict_of(judged), count_verdicts(judged) if judged else "")
         frames = store.frames(experiment)
         results = finals(frames, scope=study.scope)
-        table = summary(results)
-        reply = answer(table.frame, results)
-        rows = table.frame[~table.frame["apart"] & ~table.frame["diverged"]].dropna(subset="score_mean")
-        if rows.empty or frames.score.goal is None:
-            return Overview(sentence=reply.sentence)
-        means = frames.score.sign * rows["score_mean"]
-        best, mean = rows[["label", "score_mean"]].iloc[int(means.argmax())]
-        curves = score_curves(frames)
-        trend = curves[curves["label"] == best].groupby("step")["score"].mean()
-        text = frames.score.text(mean) + (frames.score.suffix if frames.score.in_percent else "")
-        return Overview(
-            "", "", reply.sentence, frames.shown[best], text,
-            spark(trend.index.tolist(), trend.tolist()), store.colors(experiment)[best].css,
+        said = answer(summary(results), results, judged)
+        reply = Overview(said.verdict, said.tone, said.sentence)
+        scores = Scores.of(frames)
+        means = {label: mean for label in frames.competitors if (mean := scores.mean(label)) is not None}
+        if not means or scores.metric.goal is None:
+            return reply
+        best = max(means, key=lambda label: scores.metric.sign * means[label])
+        unit = scores.metric.suffix if scores.metric.in_percent else ""
+        return replace(
+            reply, best=frames.shown[best], score=scores.metric.text(means[best]) + unit,
+            trend=spark(*scores.trends[best]), color=store.colors(experiment)[best].css,
         )  # fmt: skip

@@ -120,7 +120,7 @@ def figure(kind: str, **options: Any) -> dict[str, Any]:
 
 
 table = partial(figure, "table")
-"""Report a table: final scores, mean ± std over seeds, and the difference to the run `baseline`.
+"""Report a table: final scores, means over seeds with intervals, and the difference to the run `baseline`.
 
 `name` selects another table, such as "speedups". `jestlab keys reports.table` lists the options.
 """
