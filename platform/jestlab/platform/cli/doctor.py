@@ -19,6 +19,7 @@ import click
 from sqlalchemy import func, select
 
 from jestlab.analysis.connection import SCHEMA
+from jestlab.analysis.units import duration
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import EXTRAS, LAUNCHING, missing
@@ -239,7 +240,7 @@ def _store(lab: Lab) -> Iterator[CheckResult]:
         last = connection.scalar(select(func.max(AttemptRow.heartbeat_at)))
     yield CheckResult("ok", f"{address}, schema {SCHEMA}, writable")
     if last is not None and last > now() + _CLOCK_SKEW:
-        found = f"the clock is {(last - now()).total_seconds():,.0f} s behind another machine's"
+        found = f"the clock is {duration((last - now()).total_seconds() / 3600)} behind another machine's"
         yield CheckResult("warning", found, "set the clocks of all machines of the lab by NTP")
 
 
