@@ -59,6 +59,7 @@ def test_pages_follow_runs(lab, serving, visited):
     until(tab, HAS_RESULTS)
     until(run.tab, "document.querySelector('[data-live=status]').textContent.includes('completed')")
     with tab.expect_download() as waiting:
+        tab.locator("button[popovertarget='export-summary']").click()
         tab.locator("button[data-save-file='summary.csv']").first.click()
     assert b"uniform" in Path(waiting.value.path()).read_bytes()
     tab.locator("#table-summary button[data-column=score]").first.click()
