@@ -81,7 +81,7 @@ def test_its_core_launches_commands_and_names_the_extra_of_jest(wheel, tmp_path)
 
     (tmp_path / "work").mkdir()
     assert "Examples:" in jestlab("--help").stdout
-    jestlab("init", "mine.yaml", "--program", "command")
+    jestlab("init", "mine.yaml")  # a command's study, without JAX
     assert "9 to run" in jestlab("plan", "mine.yaml").stdout
     (tmp_path / "work" / "script.py").write_text(SCRIPT)
     python = str(tmp_path / "other" / "bin" / "python")

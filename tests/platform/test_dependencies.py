@@ -83,6 +83,14 @@ def test_our_programs_without_jax_are_an_error_before_anything_starts(root, tmp_
     assert said.returncode == 0, said.stderr
 
 
+def test_init_writes_a_study_that_can_be_launched_without_jax(tmp_path, monkeypatch):
+    for has_jax in (True, False):
+        spec = tmp_path / f"{has_jax}.yaml"
+        assert labs.here("init", spec).returncode == 0
+        assert ("\nprogram: command\n" in spec.read_text()) is not has_jax
+        labs.hide_modules(monkeypatch, "jax")
+
+
 def test_workers_name_the_extra_of_a_program(monkeypatch):
     labs.hide_modules(monkeypatch, "optax")
     with pytest.raises(UserError, match=r"^optax isn't installed: pip install 'jestlab\[jax\]'$"):

@@ -16,6 +16,7 @@ from PIL import Image
 
 from jestlab.analysis import figures
 from jestlab.analysis.colors import BASELINE, in_order
+from jestlab.analysis.figures import charts
 from jestlab.analysis.figures.style import FRONT, ink, looks
 
 
@@ -239,3 +240,24 @@ def test_every_label_has_a_distinct_look():
     assert len({(look.color, look.marker) for look in found.values()}) == 105
     assert len({look.color for look in list(found.values())[:9]}) == 9
     assert re.fullmatch("#[0-9a-f]{6}", ink("#E69F00"))
+
+
+def test_pages_get_the_numbers_of_the_print(results, read_runs, stored_runs):
+    plot = figures.learning_curves(results, "uniform")
+    series = {one["label"]: one for one in charts.curves(plot)["series"]}
+    joint, data = series["joint"], plot.data.query("label == 'joint' and kind == 'mean'")
+    assert (joint["x"], joint["y"]) == (data["effort"].tolist(), data["mean"].tolist())
+    assert (joint["low"], joint["high"]) == (data["low"].tolist(), data["high"].tolist())
+    assert np.mean([line["y"] for line in joint["lines"]], axis=0) == pytest.approx(joint["y"])
+    assert series["reference"]["lines"] == []
+    chart = charts.pareto(figures.pareto(results, "uniform"))
+    joint = next(one for one in chart["series"] if one["label"] == "joint")
+    assert (joint["path"]["x"][-1], joint["path"]["y"][-1]) == pytest.approx((joint["x"][0], joint["y"][0]))
+    assert not chart["x_log"]
+    many = [run for i in range(9) for run in stored_runs(f"run {i}", [0.1, 0.2], [0.1, 0.3])]
+    large = stored_runs("large", [0.6], flops_per_step=(3e11, 0.0, 0.0))
+    found = read_runs(*many, *large)
+    chart = charts.pareto(figures.pareto(found))
+    assert chart["x_log"] and all(one["path"] is None for one in chart["series"])
+    assert all(one["lines"] == [] for one in charts.curves(figures.learning_curves(found))["series"])
+    assert sum(one["shown"] for one in chart["series"]) == charts.SHOWN_AT_FIRST

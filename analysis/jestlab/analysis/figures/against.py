@@ -17,7 +17,7 @@ from ..curves import score_curves
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
-from .axes import LOG_FROM, count_axis, draw_intervals, draw_seeds, value_axis
+from .axes import LOG_FROM, beside, count_axis, draw_intervals, draw_seeds, value_axis
 from .panels import finish, panels, titled
 from .plot import (
     Plot,
@@ -268,17 +268,23 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         rows = {kind: panel[panel["kind"] == kind] for kind in ("mean", "seed", "level", "path")}
         means, dots, y_label = rows["mean"], rows["seed"], panel["y_label"].iloc[0]
         axes.set(xlabel=panel["x_label"].iloc[0], ylabel=y_label)
-        for _, line in means.groupby("line", sort=False):
+        heights = [*means["low"], *means["high"], *dots["y"]]
+        axes.update_datalim(list(zip([*means["x"], *means["x"], *dots["x"]], heights, strict=True)))
+        lines = list(means.groupby("line", sort=False))
+        for place, (name, line) in enumerate(lines):
             color, marker, dash, text = line[["color", "marker", "dash", "text"]].iloc[0]
-            style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5}
+            alone = measured or means["seeds"].max() <= 1
+            moved = {} if alone else {"transform": beside(axes, place, len(lines))}
+            style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, **moved}
             axes.plot(line["x"], line["y"], linestyle=dash if len(line) > 1 else "none", label=text, **style)
             for x, y in line.loc[line["seeds"] < line["planned"], ["x", "y"]].to_numpy():
                 axes.plot(x, y, markerfacecolor="white", **style)
             ends = (line["x_low"], line["x_high"]), (line["low"], line["high"])
-            draw_intervals(axes, line["x"], line["y"], *ends, color)
+            draw_intervals(axes, line["x"], line["y"], *ends, color, **moved)
+            own = dots[dots["line"] == name]
+            draw_seeds(axes, own["x"], own["y"], color, **moved)
         for _, path in rows["path"].groupby("line"):
             axes.plot(path["x"], path["y"], color=GRAY, linewidth=0.8, zorder=1)
-        draw_seeds(axes, dots["x"], dots["y"], dots["color"])
         for level in rows["level"].to_dict("records"):
             color = level["color"]
             axes.axhline(level["y"], color=color, label=level["text"], **DOTTED)

@@ -16,6 +16,7 @@ LOG_FROM = 8.0
 """Costs that differ by this factor get a logarithmic axis, with ticks at 1, 2, 5, 10, …"""
 
 _DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
+_BESIDE = 4.0  # points between lines at the same position
 _TICK = 4.5  # room for a tick of the horizontal axis, relative to the font size
 
 
@@ -67,11 +68,11 @@ def _scale(
 
 
 def draw_intervals(
-    axes: Axes, x: Any, y: Any, x_ends: tuple[Any, Any], y_ends: tuple[Any, Any], color: Any
+    axes: Axes, x: Any, y: Any, x_ends: tuple[Any, Any], y_ends: tuple[Any, Any], color: Any, **style: Any
 ) -> None:
     """Draw the confidence intervals of points, whose ends are equal for a single seed; numbers are [n]."""
-    axes.hlines(y, *x_ends, colors=color, linewidth=0.9, zorder=3)
-    axes.vlines(x, *y_ends, colors=color, linewidth=0.9, zorder=3)
+    axes.hlines(y, *x_ends, colors=color, linewidth=0.9, zorder=3, **style)
+    axes.vlines(x, *y_ends, colors=color, linewidth=0.9, zorder=3, **style)
 
 
 def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str) -> None:
@@ -79,9 +80,18 @@ def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str) -> None:
     axes.fill_between(x, low, high, color=color, alpha=0.16, linewidth=0)
 
 
-def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any) -> None:
+def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any, **style: Any) -> None:
     """Draw a small circle for each seed, above the confidence intervals."""
-    axes.scatter(x, y, s=12, facecolors="white", edgecolors=colors, linewidths=0.8, zorder=4)
+    axes.scatter(x, y, s=12, facecolors="white", edgecolors=colors, linewidths=0.8, zorder=4, **style)
+
+
+def beside(axes: Axes, place: int, count: int) -> Any:
+    """Return a transform that moves one of `count` lines sideways, so that equal positions don't overlap."""
+    from matplotlib.transforms import ScaledTranslation
+
+    width = min(_BESIDE, _BESIDE * 4 / max(1, count))  # of very many lines, the same width in total
+    inches = width * (place - (count - 1) / 2) / 72
+    return axes.transData + ScaledTranslation(inches, 0, axes.figure.dpi_scale_trans)
 
 
 def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:

@@ -42,6 +42,9 @@ _PIXELS = 0.65
 _COLORS = 48
 """Number of colors of a figure in the page: enough for its lines and their smooth edges."""
 
+BETWEEN = "<hr hidden>"
+"""Separates the answer from the sections in the part of another page."""
+
 _CLASSES: dict[Verdict, str] = {"holds": "good", "does not hold": "bad"}
 """Verdict → CSS class; "open" for the others."""
 
@@ -111,7 +114,7 @@ def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None =
     }
     environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
     template = environment.get_template("page.html.j2")
-    return template.render(page=page, data=Markup(_json(data)), **values) + "\n"
+    return template.render(page=page, data=Markup(_json(data)), between=BETWEEN, **values) + "\n"
 
 
 def _on_page(part: TablePart, colors: Mapping[str, LabelColor]) -> OnPage:

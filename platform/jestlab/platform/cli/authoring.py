@@ -13,6 +13,7 @@ from jestlab.analysis import files
 from jestlab.platform import templates
 from jestlab.platform.cli.options import FILE, examples, json_option
 from jestlab.platform.cli.output import print_or_write, show, writing
+from jestlab.platform.dependencies import missing
 from jestlab.platform.errors import UserError
 from jestlab.platform.render import Block, styled, table
 from jestlab.platform.words import counted
@@ -26,14 +27,13 @@ if TYPE_CHECKING:
 @click.option(
     "--program",
     type=click.Choice(templates.STARTS),
-    default="train",
-    show_default=True,
-    help="Program of the runs: jestlab's training, or a sample script, which is written next to FILE.",
+    help="Program of the runs: jestlab's training, or a sample script, which is written next to FILE.  "
+    "[default: train if JAX is installed, else command]",
 )
 @json_option("Print the names of the files as JSON.")
-def init_command(file: Path, program: templates.Start, as_json: bool) -> None:
+def init_command(file: Path, program: templates.Start | None, as_json: bool) -> None:
     """Write a starter study with comments to FILE (by default study.yaml), ready to launch."""
-    texts = templates.files(file, program)
+    texts = templates.files(file, program or ("command" if missing("jax") else "train"))
     for path in texts:
         if path.exists() and path.name != templates.SCHEMA:
             raise UserError(f"{path} exists: give another name, as in jestlab init mine.yaml")
