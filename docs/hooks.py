@@ -109,7 +109,7 @@ def _cell(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Turn the text of click's help into Markdown: a paragraph after a line `\\b` is kept as it is."""
+    """Turn the text of click's help into Markdown: a paragraph after a line `\\b` stays unchanged."""
     written = []
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if not paragraph.startswith("\b"):
@@ -186,7 +186,7 @@ def _escaped(text: str) -> str:
 
 
 def copied(page: Path) -> str:
-    """Read a page at the root, with links to other such pages and to these docs as they are in the site."""
+    """Read a page at the root, with links changed to those of the site."""
     text = page.read_text(encoding="utf-8")
 
     def link(match: re.Match[str]) -> str:
@@ -196,7 +196,7 @@ def copied(page: Path) -> str:
             return f"[{words}]({COPIED[target]}.md{end})"
         if target.startswith("docs/"):
             return f"[{words}](../{target.removeprefix('docs/')}{end})"
-        return words if target else match[0]  # elsewhere in the repository: no page of the site
+        return words if target else match[0]  # another file of the repository: no page of the site
 
     return re.sub(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)", link, text)
 
@@ -205,7 +205,7 @@ def copied(page: Path) -> str:
 
 
 def notebook(path: Path) -> Mapping[str, str | bytes]:
-    """Render an executed notebook as a page, with its pictures as files beside it."""
+    """Render an executed notebook as a page, with its pictures as files."""
     if not path.exists():
         return {}
     from nbconvert import MarkdownExporter

@@ -22,7 +22,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from jestlab.platform.words import counted, on_one_line, printable
+from jestlab.platform.words import counted, few, on_one_line, printable
 
 if TYPE_CHECKING:
     from jestlab.analysis.tables.core import Cell, Table
@@ -291,7 +291,7 @@ def _lines(block: Block, limit: int | None) -> Iterator[Text]:
         lines, dropped = block.lines(limit)
         yield from lines
         if dropped and limit is not None:
-            note = f"not shown: {', '.join(dict.fromkeys(dropped))} (a pipe shows all)"
+            note = f"not shown: {few(list(dict.fromkeys(dropped)), 4)} (a pipe shows all)"
             yield from wrap(styled(note, "dim"), limit)
         return
     for line in map(styled, block.split("\n")) if isinstance(block, str) else [block]:

@@ -35,7 +35,7 @@ EXPLAIN = ("table", "ridge", "--explain", "plain", "toy/score")
 
 
 def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab, launch):
-    assert "digests of custom code" in launch(spec)
+    assert "and custom code. To record less" in launch(spec)
     assert "different code" not in jestlab("plan", spec) + jestlab("status", "ridge")
     own_code.change(spec.parent, 1.0)
     reported = (

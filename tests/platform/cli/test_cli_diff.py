@@ -28,7 +28,8 @@ JOINT = plans.run(
 def lab(root):
     lab = stores.empty_lab(root)
     store = Store.open(lab.store_url)
-    plans.record(store, plans.plan(REFERENCE, UNIFORM, JOINT))
+    metrics = {"toy/score": {"goal": "max", "unit": "percent"}, "toy/other": {"unit": "dB"}}
+    plans.record(store, plans.plan(REFERENCE, UNIFORM, JOINT, metrics=metrics))
     stores.attempt(store, UNIFORM, scores={"toy/score": 0.5, "toy/other": 0.25})
     stores.attempt(store, JOINT, RunState.FAILED, scores={"toy/score": 0.25})
     recorded: dict[str, Any] = {
@@ -81,7 +82,8 @@ def test_differences_as_text(lab, jestlab):
     assert ["selection.chunks", "4", "–"] in lines
     assert ["scores", "joint/0", "uniform/0", "Δ"] in lines
     assert lines[-1] == ["Δ:", "uniform/0", "minus", "joint/0"]
-    assert ["toy/score", "0.75", "0.5", "−0.25"] in lines
+    assert ["toy/score", "75.0%", "50.0%", "−25.0", "points"] in lines
+    assert ["toy/other", "–", "0.25", "dB", "–"] in lines
     assert ["actual", "time", "4", "min", "2", "min", "−2", "min", "(−50%)"] in lines
     assert ["total", "FLOPs", "4.00", "MFLOP", "–", "–"] in lines
     assert not any(line[:1] == ["same"] for line in lines)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shlex
 from unittest import mock
 
@@ -90,7 +91,7 @@ def test_commands_suggested_after_a_failure_work(root, tmp_path, jestlab):
     axes = [{"runs": "joint", "grid": {"steps": [10, 11]}}]
     spec = labs.write_study(tmp_path, runs={"joint": {"fail_at": 3}}, axes=axes)
     failed = jestlab("launch", spec, "--store", f"sqlite:///{root}/own.db", code=1)
-    advice = dict(line.split(": ", 1) for line in failed.splitlines() if ": jestlab " in line)
+    advice = dict(re.findall(r"^(\w+): +(jestlab .*)$", failed, re.M))
     assert set(advice) == {"see", "then"}
     end = f" --root {root} --store sqlite:///{root}/own.db"
     assert all(command.endswith(end) for command in advice.values())

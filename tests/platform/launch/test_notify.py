@@ -14,6 +14,7 @@ from jestlab.platform import dependencies
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import controller, notify
+from jestlab.platform.planning import deciding
 
 pytest.importorskip("apprise")
 
@@ -63,7 +64,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def webhook(configure) -> Iterator[Webhook]:
+def webhook(configure, monkeypatch) -> Iterator[Webhook]:
+    monkeypatch.setattr(notify, "SECONDS", 120.0)  # on a busy machine, the import of apprise takes seconds
     with Webhook() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -98,7 +100,8 @@ def launched(root, spec, *words: str, code: int = 0) -> str:
 def test_a_finished_launch_sends_its_verdicts_duration_and_report(root, machine, webhook):
     claims = [{"statement": "Joint wins", "of": "joint", "above": "uniform", "measure": "toy/score"}]
     spec = labs.write_study(root.parent, claims=claims)
-    launched(root, spec)
+    said = launched(root, spec)
+    assert "notify:" not in said
     [message] = webhook.received
     assert (message["title"], message["type"]) == ("jestlab: toy finished", "success")
     first, verdict, report = message["message"].splitlines()
@@ -137,7 +140,7 @@ def test_a_launch_that_reaches_its_budget_says_so(root, machine, webhook):
     """The first three seeds take longer than 4 ms."""
     slow = DECIDING | {"base": {"spread": 0.05, "pause": 0.01}}
     seeds = {"until": "decided", "budget": {"hours": 1e-6}}
-    launched(root, labs.write_study(root.parent, claims=CLAIMS[1:], seeds=seeds, **slow))
+    launched(root, labs.write_study(root.parent, claims=CLAIMS[1:], seeds=seeds, **slow), "--no-reports")
     assert webhook.titles == ["jestlab: toy budget reached"]
 
 
@@ -209,3 +212,13 @@ def test_settings_never_show_a_service(tmp_path, monkeypatch):
         assert SECRET not in str(error.value)
     (tmp_path / "config.yaml").write_text(f"notify: slack://{SECRET}")
     assert SECRET not in repr(Settings.find())
+
+
+def test_a_message_that_cannot_be_written_does_not_fail_the_launch(root, machine, webhook, monkeypatch):
+    def fail(*_: object) -> None:
+        raise OSError("the store is away")
+
+    monkeypatch.setattr(deciding, "claims_status", fail)
+    claims = [{"statement": "Joint wins", "of": "joint", "above": "uniform", "measure": "toy/score"}]
+    said = launched(root, labs.write_study(root.parent, claims=claims), "--no-reports")
+    assert "notify: the result is not sent: the store is away" in said

@@ -42,6 +42,9 @@ def test_every_page_answers(lab, runs, client, monkeypatch):
         f"/sql?q={quote('SELECT state, COUNT(*) FROM v_runs GROUP BY 1')}",
     ):  # fmt: skip
         assert asks.get(path).status == 200, path
+    page = asks.get("/experiment/toy").text
+    assert page.index('id="answer"') < page.index('<table class="runs') < page.index('id="table-summary"')
+    assert 'id="answer"' not in asks.get("/experiment/toy", live="1").text
     shown = asks.get("/experiment/toy/results")
     assert 'id="table-summary"' in shown.text
     assert asks.get("/experiment/toy/results", if_none_match=shown.headers["etag"]).status == 304

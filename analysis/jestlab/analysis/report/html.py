@@ -42,6 +42,9 @@ _PIXELS = 0.65
 _COLORS = 128
 """Number of colors of a figure in the page: enough for its lines and their smooth edges."""
 
+BETWEEN = "<hr hidden>"
+"""Separates the answer from the sections in the part of another page."""
+
 _CLASSES: dict[Verdict, str] = {"holds": "good", "does not hold": "bad"}
 """Verdict → CSS class; "open" for the others."""
 
@@ -72,7 +75,12 @@ def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[F
     files = {name: content for name, content in embedded.items() if not name.endswith(".png")}
     files[PROVENANCE] = provenance(page)
     parts = {name: Markup(text) for name, text in (scripts | {"style": style()}).items()}
-    return _render(page, files, image=lambda part: _image(image(part)), document=parts | {"policy": policy})
+    return _render(
+        page,
+        files,
+        image=lambda part: _image(image(part), small=bool(part.variants)),
+        document=parts | {"policy": policy},
+    )
 
 
 def fragment(page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], place: str) -> str:
@@ -111,7 +119,7 @@ def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None =
     }
     environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
     template = environment.get_template("page.html.j2")
-    return template.render(page=page, data=Markup(_json(data)), **values) + "\n"
+    return template.render(page=page, data=Markup(_json(data)), between=BETWEEN, **values) + "\n"
 
 
 def _on_page(part: TablePart, colors: Mapping[str, LabelColor]) -> OnPage:
@@ -166,17 +174,23 @@ def style() -> str:
     return own_file("style.css") + own_file("charts.css")
 
 
-def _image(png: bytes) -> dict[str, Any]:
-    """Embed a PNG with few colors: a figure of lines looks the same at a third of the size."""
+def _image(png: bytes, small: bool) -> dict[str, Any]:
+    """Embed a PNG with few colors: a figure of lines looks the same at a third of the size.
+
+    A `small` image has only the pixels that the page shows: the chart replaces it, if scripts run.
+    """
     from PIL import Image
 
     content = io.BytesIO()
     with Image.open(io.BytesIO(png)) as image:
         width = round(_PIXELS * image.width)
-        few = image.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
+        whole = image.convert("RGB")
+        if small:
+            whole = whole.resize((width, round(width * image.height / image.width)))
+        few = whole.quantize(_COLORS // 2 if small else _COLORS, dither=Image.Dither.NONE)
         few.save(content, format="png", optimize=True)
-    small = min(content.getvalue(), png, key=len)
-    return {"width": width, "src": f"data:image/png;base64,{_base64(small)}"}
+    least = min(content.getvalue(), png, key=len)
+    return {"width": width, "src": f"data:image/png;base64,{_base64(least)}"}
 
 
 def _base64(content: bytes) -> str:

@@ -102,13 +102,14 @@ def _numbers(section: str, about: Mapping[str, Any], metrics: Metrics) -> Iterat
             name, _, kind = name.rpartition("_")
             quantity, write = _UNITS[kind]
             name, unit, of_change = f"{name.replace('_', ' ')} {quantity}", "", ""
-            if isinstance(change, float) and change and first:
+            if change and first and not isinstance(change, str):
                 of_change = f" ({change / first:+.0%})".replace("-", "−")
+        unit = unit if unit in ("", "%") else f" {unit}"
         cells = [
-            f"{write(each)}{unit if unit in ('', '%') else f' {unit}'}" if isinstance(each, float) else each
+            each if each is None or isinstance(each, str) else f"{write(each)}{unit}"
             for each in (first, second)
         ]
-        if isinstance(change, float):
+        if change is not None and not isinstance(change, str):
             change = f"{'−' if change < 0 else '+'}{write(abs(change))}{of_change}" if change else "="
         yield (name, *(_ABSENT if cell is None else cell for cell in (*cells, change)))
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,6 +19,7 @@ import click
 from sqlalchemy import func, select
 
 from jestlab.analysis.connection import SCHEMA
+from jestlab.analysis.units import duration
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import EXTRAS, LAUNCHING, missing
@@ -77,7 +79,7 @@ def doctor_command(jax: bool, notify: bool, as_json: bool, lab: Lab) -> None:
 
 def run_checks(lab: Lab, jax: bool = True, notify: bool = False) -> Iterator[tuple[str, CheckResult]]:
     """Yield the name and result of each check. Errors become results. The check of JAX may take a minute."""
-    checks = _CHECKS | ({"notify": _test_message} if notify else {}) | ({"jax": _jax} if jax else {})
+    checks = _CHECKS | {"notify": partial(_notify, test=notify)} | ({"jax": _jax} if jax else {})
     for name, check in checks.items():
         try:
             yield from ((name, finding) for finding in check(lab))
@@ -137,31 +139,23 @@ def _settings(lab: Lab) -> Iterator[CheckResult]:
     yield CheckResult("ok", found)
 
 
-def _notify(lab: Lab) -> Iterator[CheckResult]:
-    """Check that messages can be sent, without sending one."""
-    services = Settings.find().notify
-    if services and (message := missing("notify")):
-        yield CheckResult("warning", "no message can be sent", message)
-    elif services:
-        yield CheckResult("ok", f"{counted(len(services), 'service')}; --notify sends a test message")
-
-
-def _test_message(lab: Lab) -> Iterator[CheckResult]:
-    services = Settings.find().notify
+def _notify(lab: Lab, test: bool = False) -> Iterator[CheckResult]:
+    """Check that messages can be sent; with `test`, send one."""
+    services, file = Settings.find().notify, settings_path()
     if not services:
-        yield CheckResult(
-            "warning", "no service", f"list URLs of apprise under `notify` in {settings_path()}"
-        )
+        if test:
+            yield CheckResult("warning", "no service", f"list URLs of apprise under `notify` in {file}")
     elif message := missing("notify"):
-        yield CheckResult("broken", "no message can be sent", message)
-    else:
+        yield CheckResult("warning", "no messages are sent", message)
+    elif test:
         sender = Sender(services)
         sender.send("info", "jestlab: test message", [f"sent by jestlab doctor on {host_name()}"])
         problems = sender.problems()
-        for problem in problems:
-            yield CheckResult("broken", problem, f"correct its URL in {settings_path()}")
+        yield from (CheckResult("broken", problem, f"correct its URL in {file}") for problem in problems)
         if not problems:
             yield CheckResult("ok", f"test message sent to {counted(len(services), 'service')}")
+    else:
+        yield CheckResult("ok", f"{counted(len(services), 'service')}; --notify sends a test message")
 
 
 def _jax(lab: Lab) -> Iterator[CheckResult]:
@@ -246,7 +240,7 @@ def _store(lab: Lab) -> Iterator[CheckResult]:
         last = connection.scalar(select(func.max(AttemptRow.heartbeat_at)))
     yield CheckResult("ok", f"{address}, schema {SCHEMA}, writable")
     if last is not None and last > now() + _CLOCK_SKEW:
-        found = f"the clock is {(last - now()).total_seconds():,.0f} s behind another machine's"
+        found = f"the clock is {duration((last - now()).total_seconds() / 3600)} behind another machine's"
         yield CheckResult("warning", found, "set the clocks of all machines of the lab by NTP")
 
 
@@ -304,7 +298,6 @@ _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "packages": _packages,
     "extras": _extras,
     "config file": _settings,
-    "notify": _notify,
     "folder": _folder,
     "disk": _disk,
     "bucket": _bucket,

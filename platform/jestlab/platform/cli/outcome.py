@@ -86,9 +86,9 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
     failed = next((run for run in result.runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
         same = same_lab_options()
-        say(f"see: jestlab logs {shell_name(name, failed.label, failed.seed)}{same}", fit=False)
+        say(f"see:     jestlab logs {shell_name(name, failed.label, failed.seed)}{same}", fit=False)
         if outcome.stopped is None:
-            say(f"then: jestlab retry {shell_name(name)}{same}", fit=False)
+            say(f"then:    jestlab retry {shell_name(name)}{same}", fit=False)
 
 
 def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:

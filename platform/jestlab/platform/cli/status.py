@@ -212,7 +212,7 @@ def _status_lines(
     columns = [*_RUN_COLUMNS, _ATTEMPTS, *(each for kind in _totals(rows) for each in _cost_columns(kind))]
     if tags:
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
-    if shown := [row for row in rows if _has_row(row)]:
+    if shown := [row for row in rows if _has_row(row) or row.run.fingerprint in tags]:
         yield table_of(shown, columns)
     yield from _reasons(rows, lab)[not shown :]
     completed = [row for row in rows if row.run.state == RunState.COMPLETED and not row.is_repeat]

@@ -136,9 +136,15 @@ class Notifications:
 
     def ended(self, result: LaunchResult) -> None:
         """Send the result of a launch, unless the user interrupted it or it had nothing to run."""
-        outcome, study = result.outcome, result.plan.study
-        if not self._is_on or outcome.interrupted or not outcome.launched:
+        if not self._is_on or result.outcome.interrupted or not result.outcome.launched:
             return
+        try:
+            self._send_result(result)
+        except Exception as error:  # such as a store that can't be read; the launch itself has ended
+            self._listener.note(f"notify: the result is not sent: {_first_line(str(error))}")
+
+    def _send_result(self, result: LaunchResult) -> None:
+        outcome, study = result.outcome, result.plan.study
         has_claims = any(each.claims for each in (study, *study.studies.values()))
         status = deciding.claims_status(self._lab.store_url, self._name) if has_claims else None
         counts = Counter(outcome.states[run.fingerprint] for run in result.runs)

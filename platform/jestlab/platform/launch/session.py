@@ -78,40 +78,27 @@ def retry(
 ) -> LaunchResult:
     """Launch the FAILED runs among `fingerprints`, and the runs that were SKIPPED because of them."""
     with Notifications(lab, experiment, listener) as notifications:
-        result = _retry(lab, experiment, fingerprints, options, listener, notifications)
-        if result.runs and options.reports:
+        with _open(lab, create=False) as store:
+            refuse_untrusted(store, experiment)
+            study = load_stored(experiment, store.spec(experiment))
+            plan = plan_study(lab, study, options)
+            plan = plan.with_states(store.states(plan.fingerprints))
+            reruns: dict[str, PlannedRun] = {}
+            for run in plan.runs:  # dependencies first
+                failed = run.state == RunState.FAILED and run.fingerprint in fingerprints
+                skipped = run.state == RunState.SKIPPED and any(need in reruns for need in run.needs.values())
+                if failed or skipped:
+                    reruns[run.fingerprint] = run
+            runs = list(reruns.values())
+            launch_recorded = _prepare(lab, study, runs, options, listener)
+            leases.reopen(store, list(reruns))
+            notifications.has_begun = True
+            result = LaunchResult(plan, runs, launch_recorded(store, runs))
+        if not reruns:
+            listener.note("nothing to retry: no run has failed")
+        elif options.reports:
             result = _report(lab, result, listener)
         notifications.ended(result)
-    return result
-
-
-def _retry(
-    lab: Lab,
-    experiment: str,
-    fingerprints: Collection[str],
-    options: LaunchOptions,
-    listener: Listener,
-    notifications: Notifications,
-) -> LaunchResult:
-    """Launch what `retry` launches, without reports."""
-    with _open(lab, create=False) as store:
-        refuse_untrusted(store, experiment)
-        study = load_stored(experiment, store.spec(experiment))
-        plan = plan_study(lab, study, options)
-        plan = plan.with_states(store.states(plan.fingerprints))
-        reruns: dict[str, PlannedRun] = {}
-        for run in plan.runs:  # dependencies first
-            failed = run.state == RunState.FAILED and run.fingerprint in fingerprints
-            skipped = run.state == RunState.SKIPPED and any(need in reruns for need in run.needs.values())
-            if failed or skipped:
-                reruns[run.fingerprint] = run
-        runs = list(reruns.values())
-        launch_recorded = _prepare(lab, study, runs, options, listener)
-        leases.reopen(store, list(reruns))
-        notifications.has_begun = True
-        result = LaunchResult(plan, runs, launch_recorded(store, runs))
-    if not reruns:
-        listener.note("nothing to retry: no run has failed")
     return result
 
 
@@ -181,18 +168,13 @@ class _Session:
     """One launch of a study: one round, or more if claims need more seeds or runs wait for durations."""
 
     def __init__(
-        self,
-        lab: Lab,
-        study: StudySpec,
-        options: LaunchOptions,
-        listener: Listener,
-        notifications: Notifications,
+        self, lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener, messages: Notifications
     ) -> None:
-        self._notifications = notifications
         self._lab = lab
         self._study = study
         self._options = options
         self._listener = listener
+        self._notifications = messages
         self._since = now()
         self._in_rounds = deciding.has_open_seeds(study)
         self._full_plan = plan_study(lab, study, options)  # raises the study's errors before writing

@@ -39,7 +39,7 @@ _DIGIT_SPACE, _POINT_SPACE = "\u2007", "\u2008"
 def page(labs: Labs, request: Request) -> Any:
     """Compare the runs of `?run=…&run=…`; with `data` in the address, return their curves.
 
-    A run is `experiment/label/seed` or a fingerprint; `experiment/label` stands for all seeds of a label.
+    A run is `experiment/label/seed` or a fingerprint; `experiment/label` means all seeds of a label.
     """
     query, lab = request.query_params, request.query_params.get("lab")
     found = {

@@ -54,9 +54,6 @@ MADE_FIRST = 1_000
 INLINE = 1024 * 1024
 """Maximum length of results that are a part of the page; longer ones follow in a request."""
 
-_UNFINISHED = (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING, RunState.PREEMPTED)
-"""States of unfinished runs. If no run has such a state, the page shows the results before the runs."""
-
 SORTS = ("run", "state", "score", *COLUMNS)
 """Columns by which the table of runs can be sorted."""
 
@@ -67,7 +64,6 @@ def page(labs: Labs, request: Request) -> str:
     status = served.status(name)
     made = _results(served, name, len(status), request)
     scores = made.parts.scores if made else Scores()
-    counts = by_state(Counter(row.run.state for row in status if not row.is_repeat))
     chosen = _requested_rows(status, request)
     labels = _sorted(by_label(chosen), scores, query.get("sort", ""))
     start = (max(1, parse_whole(query.get("page", "")) or 1) - 1) * PER_PAGE
@@ -97,17 +93,25 @@ def page(labs: Labs, request: Request) -> str:
         pages=max(1, -(-len(labels) // PER_PAGE)),
         query=query,
         sorts=SORTS,
-        counts=counts,
+        counts=by_state(Counter(row.run.state for row in status if not row.is_repeat)),
         totals=_cost_text(status),
-        is_over=not any(state in counts for state in _UNFINISHED),
         waits=" · ".join(line.strip() for line in wait_lines(status)),
         notes=notes(served.store, subject),
         tags=tags(served.store, subject),
         writes=labs.writes,
+        parts=_parts(made),
         made=made if made and len(made.parts.html) <= INLINE and "live" not in request.headers else None,
         link=partial(_link, request),
         data_address=partial(_data_address, name, request),
     )
+
+
+def _parts(made: MadeResults | None) -> tuple[str, str]:
+    """Return the answer and the other results as HTML; empty if they were not made yet."""
+    from jestlab.analysis.report.html import BETWEEN
+
+    answer, _, others = made.parts.html.partition(BETWEEN) if made else ("", "", "")
+    return answer, others
 
 
 def _results(served: Served, name: str, runs: int, request: Request) -> MadeResults | None:

@@ -32,7 +32,7 @@ _STILL_WIDTH = 800
 class _Parts:
     """Results of an experiment: HTML for its page, contents of its report, and scores of its runs."""
 
-    html: str
+    html: str  # the answer, and after `report.html.BETWEEN` all other parts
     page: ReportPage
     scores: Scores = field(default_factory=Scores)
 

@@ -32,6 +32,10 @@ function* replaceResults(place, text) {
   }
   fresh.close();
   awaken(fresh);
+  const [answer, between] = [fresh.createElement("div"), fresh.querySelector("body > hr[hidden]")];
+  while (fresh.body.firstChild !== between) answer.append(fresh.body.firstChild);
+  between.remove();
+  yield* replaceChildren(document.getElementById("lead"), answer);
   yield* replaceChildren(place, fresh.body);
   yield "rest";
   DATA = JSON.parse(text.slice(end + DATA_TAG.length, text.lastIndexOf("</script>")));
