@@ -236,8 +236,9 @@ class Chart {
   /** Write the text for screen readers, the caption, and the names of the files of the variant. */
   describe(series) {
     const { data } = this;
-    const [caption, files] = [this.section.querySelector(".caption"), this.section.querySelector("[data-plot]:not(img)")];
-    if (data.caption && caption.textContent !== data.caption) caption.textContent = data.caption;
+    const [about, caption, files] = [".caption", ".numbers p", "[data-plot]:not(img)"].map((name) => this.section.querySelector(name));
+    if (data.about) about.textContent = data.about;
+    if (caption) caption.textContent = data.caption;
     if (files) files.dataset.plot = data.printed;
     const names = series.slice(0, 2 * MOST_NAMED).map((one) => shortened(one.text)).join(", ") || "no series";
     const kind = data.kind === "curves" ? "Line chart" : "Scatter plot";
