@@ -119,12 +119,12 @@ class Chart {
 
   makeControls(variants) {
     const select = (name, options, chosen) => {
-      const field = make("select", { name }, ...options.map((option) => make("option", { selected: option === this.variant }, option)));
+      const field = make("select", { name, "aria-label": name }, ...options.map((option) => make("option", { selected: option === this.variant }, option)));
       field.addEventListener("change", () => {
         chosen(field.value);
         this.draw();
       });
-      return make("label", {}, name, field);
+      return name === "over" ? field : make("label", {}, name, field); // the names of the axes suffice
     };
     const button = (text, act) => {
       const made = make("button", { type: "button" }, text);
@@ -210,7 +210,7 @@ class Chart {
     });
     this.reset.hidden = !this.drawing.zoomed;
     for (const [side, button] of this.scales) button.setAttribute("aria-pressed", this.isLog(side));
-    this.menu.firstChild.textContent = `Runs ${labels} of ${this.labels.size}`;
+    this.menu.firstChild.textContent = `${labels}/${this.labels.size} runs`;
     this.section.classList.toggle("crowded", !few);
     this.list();
     this.describe(series);
