@@ -55,7 +55,7 @@ def test_texts_begin_with_a_sentence_and_defaults_have_one_style():
     for words in commands():
         command: click.Command | None = cli
         for word in words:
-            command = command.get_command(click.Context(command), word)  # type: ignore[union-attr]
+            command = command.get_command(click.Context(command), word)  # type: ignore[union-attr, arg-type]
         assert command is not None
         first = " ".join((command.help or "").split("\n\n")[0].split())
         helps = [each.help or "" for each in command.params if isinstance(each, click.Option)]

@@ -13,7 +13,7 @@ from jestlab.platform import processes
 from jestlab.platform.cli.status import _PROGRESS_COLUMNS
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.status import RunStatus
-from jestlab.platform.serve.experiment import cells
+from jestlab.platform.serve.groups import cells
 from jestlab.platform.store import batches, leases, tables
 from jestlab.platform.store.records import RunState, RunSummary, Spending
 from jestlab.platform.store.rows import now
@@ -114,7 +114,7 @@ def test_flops_of_0_are_a_number_and_unknown_ones_are_empty():
     for spending, text in ((Spending(0.0, 0.0), "0 FLOP"), (Spending(), "")):
         row = RunStatus(run, spending)
         assert [column.cell(row) for column in _PROGRESS_COLUMNS[-2:]] == [text, text]
-        assert cells(row, 0)["flops"] == text
+        assert cells(row)["flops"] == text
 
 
 # Two minutes; it trained until step 100, and saved step 60.

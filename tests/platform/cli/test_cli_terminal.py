@@ -175,9 +175,12 @@ NAMES = r"[A-Z]*FLOPs?|ImageNet-1K|COCO|CUB|Caltech|Stanford|Oxford-IIIT|[IT]2[I
 def test_headers_are_in_lower_case(call, monkeypatch):
     headers: set[str] = set()
     lines = TextTable.lines
-    monkeypatch.setattr(
-        TextTable, "lines", lambda made, limit: headers.update(made.headers) or lines(made, limit)
-    )
+
+    def recorded(made, limit):
+        headers.update(made.headers)
+        return lines(made, limit)
+
+    monkeypatch.setattr(TextTable, "lines", recorded)
     others = ["costs quickstart --goodput", "keys optimizer", "table specialists", "show-batch toy/uniform"]
     for command in [*COMMANDS.strip().replace("\n", "; ").split("; "), *others]:
         call(command, terminal=True)

@@ -87,7 +87,7 @@ def test_experiments_are_filtered_and_the_last_active_comes_first(lab, runs, cli
     with closing(Store.open(lab.store_url)) as store:
         plans.begun(store, RUN, lab.root / RUN.directory).progress(1, 3)
         [late] = [each for each in store.experiments() if each.name == "later"]
-        assert late.active_at > late.updated_at and late.owner
+        assert late.active_at and late.updated_at and late.active_at > late.updated_at and late.owner
     assert "1 running" in asks.get("/").text
 
 

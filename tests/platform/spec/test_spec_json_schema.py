@@ -2,6 +2,7 @@
 
 import copy
 import json
+from typing import Any
 
 import jsonschema
 import pytest
@@ -152,7 +153,7 @@ def test_is_never_stricter_than_the_loader(spec, chance, changes):
     ],
 )
 def test_rejects_misspelled_keys_and_wrong_values(place, value):
-    spec = copy.deepcopy(TRAIN)
+    spec: Any = copy.deepcopy(TRAIN)
     parent = spec
     for part in place[:-1]:
         parent = parent[part]
