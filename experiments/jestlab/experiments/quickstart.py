@@ -15,7 +15,7 @@ from __future__ import annotations
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import curves, pareto, table
+from jestlab.platform.spec import claim, curves, pareto, table
 
 SCALES = base.SCALES
 
@@ -29,5 +29,13 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs.uniform = {}
     study.runs.independent = base.selecting("independent")
     study.runs.joint = base.selecting("joint")
+    study.claims = [
+        claim(
+            "After equally many examples, joint selection by learnability scores above uniform sampling",
+            of="joint",
+            above="uniform",
+            unless="the learners are too small to gain from their reference",
+        )
+    ]
     study.reports = [table(baseline="uniform"), curves(), pareto()]
     return study

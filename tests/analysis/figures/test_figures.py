@@ -246,10 +246,13 @@ def test_pages_get_the_numbers_of_the_print(results, read_runs, stored_runs):
     plot = figures.learning_curves(results, "uniform")
     series = {one["label"]: one for one in charts.curves(plot)["series"]}
     joint, data = series["joint"], plot.data.query("label == 'joint' and kind == 'mean'")
-    assert (joint["x"], joint["y"]) == (data["effort"].tolist(), data["mean"].tolist())
-    assert (joint["low"], joint["high"]) == (data["low"].tolist(), data["high"].tolist())
+    for ours, theirs in {"x": "effort", "y": "mean", "low": "low", "high": "high"}.items():
+        assert joint[ours] == pytest.approx(data[theirs].tolist(), rel=1e-5)
     assert np.mean([line["y"] for line in joint["lines"]], axis=0) == pytest.approx(joint["y"])
     assert series["reference"]["lines"] == []
+    assert charts.curves(plot)["about"].startswith(
+        "Mean over seeds and its 95% confidence interval. Thin lines"
+    )
     chart = charts.pareto(figures.pareto(results, "uniform"))
     joint = next(one for one in chart["series"] if one["label"] == "joint")
     assert (joint["path"]["x"][-1], joint["path"]["y"][-1]) == pytest.approx((joint["x"][0], joint["y"][0]))

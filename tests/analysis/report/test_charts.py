@@ -71,12 +71,12 @@ def test_of_very_many_runs_only_some_are_drawn_and_the_menu_finds_the_others(tab
     tab.evaluate("chart.show(runsFigure('loss', runs(5000, 2, 20)))")
     assert tab.locator(".plot .line").count() == 16  # eight labels of two seeds
     summary = tab.locator(".runs summary")
-    assert summary.text_content() == "Runs 8 of 5000"
+    assert summary.text_content() == "8/5000 runs"
     summary.click()
     assert tab.locator(".runs label").count() == 200
     tab.locator(".runs input[type=search]").fill("run 4321")
     tab.locator(".runs label").click()
-    assert summary.text_content() == "Runs 9 of 5000"
+    assert summary.text_content() == "9/5000 runs"
     assert tab.locator(".legend button").all_text_contents()[-1] == "run 4321"
 
 

@@ -311,7 +311,7 @@ def test_controls_drive_the_figures(opened, page, results):
     tab.locator("#curves select[name=over]").select_option("training FLOPs")
     assert tab.locator("#curves .plot .title.x").text_content() == "training FLOPs (GFLOP)"
     caption = learning_curves(results, "uniform", "flops").texts.caption
-    assert tab.locator("#curves .caption").inner_text() == caption
+    assert tab.locator("#curves .numbers .caption").text_content() == caption
     assert shown.complaints == []
 
 

@@ -102,5 +102,5 @@ def test_the_script_resumes_after_a_stop(init, tmp_path):
     at_once = accuracies("whole", "")
     assert list(at_once) == list(range(20, 201, 20)) and at_once[200] > at_once[20]
     assert accuracies("parts", "", {"type": "stop"}) == {}
-    assert (tmp_path / "parts" / "state.npz").exists()
+    assert (tmp_path / "parts" / "state.json").exists()
     assert accuracies("parts", str(tmp_path / "parts")) == at_once

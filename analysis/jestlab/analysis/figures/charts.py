@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import units
 from ..colors import REFERENCE, LabelColor
-from ..intervals import CI
+from ..intervals import CI, INTERVAL
 from .axes import LOG_FROM
 from .plot import Plot, axis_unit, near_references
 
@@ -50,7 +50,10 @@ def curves(plot: Plot) -> dict[str, Any]:
         one = {"seeds": int(look["seeds"]), "lines": lines.get(str(look["label"]), [])}
         series.append(_identity(look) | one | {key: own[key][rows] for key in own})
     ends = data[(data["role"] == "baseline") & data["final"]]
-    return _chart("curves", plot, title, data, series) | {"baseline_level": ends["mean"].tolist()}
+    more = [f"Dotted: final value of {text}." for text in ends["text"]]
+    about = _about(data, " Thin lines: seeds." * bool(lines), *more)
+    chart = _chart("curves", plot, title, data, series)
+    return chart | {"baseline_level": ends["mean"].tolist(), "about": about}
 
 
 def pareto(plot: Plot) -> dict[str, Any]:
@@ -73,7 +76,7 @@ def pareto(plot: Plot) -> dict[str, Any]:
     places = {look["label"]: rows for look, rows in _of_labels(seeds)}
     points = _columns(means, {"x": "cost"}, amount, divisor) | _columns(means, {"y": "score"}, numbers)
     ends = _columns(means, {"low": "low", "high": "high"}, numbers)
-    ends |= {end: (means[f"cost{end[1:]}"] / divisor).tolist() for end in ("x_low", "x_high")}
+    ends |= {end: _rounded(means[f"cost{end[1:]}"] / divisor) for end in ("x_low", "x_high")}
     ends |= {"standing": means["standing"].where(means["role"] != "reference", "").tolist()}
     paths = plot.data[plot.data["kind"] == "trajectory"]
     lines = {
@@ -90,6 +93,8 @@ def pareto(plot: Plot) -> dict[str, Any]:
     chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series)
     own = means.loc[means["role"] != "reference", "cost"]
     chart["x_log"] = bool(own.max() > LOG_FROM * own.min() > 0)
+    faint = ["Faint lines: training."] * bool(lines)
+    chart["about"] = _about(means, " Dots: seeds.", "Steps: Pareto front.", *faint)
     return chart | {"front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()}}
 
 
@@ -115,6 +120,12 @@ def _chart(
         "series": [one | {"shown": one["label"] in shown} for one in series],
         "levels": [{"y": y, "text": text} for y, text in near_references(data, scores)],
     }
+
+
+def _about(data: pd.DataFrame, seeds: str, *more: str) -> str:
+    """Describe a chart in one line; the caption has the details."""
+    several = f"Mean over seeds and its {INTERVAL}.{seeds}" if data["seeds"].max() > 1 else "One seed each."
+    return " ".join([several, *more])
 
 
 def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
@@ -162,7 +173,7 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[
 
 def _rounded(values: pd.Series[float]) -> list[float]:
     """Return values with the digits that a drawing needs."""
-    return [float(f"{value:.5g}") for value in values]
+    return [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def _columns(
@@ -171,5 +182,5 @@ def _columns(
     """Return numbers and texts of columns: name → values, and name with "_text" → their texts."""
     lists: dict[str, list[Any]] = {}
     for name, column in columns.items():
-        lists |= {name: (data[column] / divisor).tolist(), f"{name}_text": texts(data[column])}
+        lists |= {name: _rounded(data[column] / divisor), f"{name}_text": texts(data[column])}
     return lists

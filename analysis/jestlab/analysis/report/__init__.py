@@ -14,6 +14,7 @@ from ..figures.selected import Pictures
 from ..files import write_whole
 from ..results import Snapshot, opens_store
 from .contents import gather as gather
+from .contents import read_answer as read_answer
 from .html import PROVENANCE, document, provenance
 from .page import FigurePart, ReportPage
 

@@ -119,12 +119,12 @@ class Chart {
 
   makeControls(variants) {
     const select = (name, options, chosen) => {
-      const field = make("select", { name }, ...options.map((option) => make("option", { selected: option === this.variant }, option)));
+      const field = make("select", { name, "aria-label": name }, ...options.map((option) => make("option", { selected: option === this.variant }, option)));
       field.addEventListener("change", () => {
         chosen(field.value);
         this.draw();
       });
-      return make("label", {}, name, field);
+      return name === "over" ? field : make("label", {}, name, field); // the names of the axes suffice
     };
     const button = (text, act) => {
       const made = make("button", { type: "button" }, text);
@@ -210,7 +210,7 @@ class Chart {
     });
     this.reset.hidden = !this.drawing.zoomed;
     for (const [side, button] of this.scales) button.setAttribute("aria-pressed", this.isLog(side));
-    this.menu.firstChild.textContent = `Runs ${labels} of ${this.labels.size}`;
+    this.menu.firstChild.textContent = `${labels}/${this.labels.size} runs`;
     this.section.classList.toggle("crowded", !few);
     this.list();
     this.describe(series);
@@ -236,8 +236,9 @@ class Chart {
   /** Write the text for screen readers, the caption, and the names of the files of the variant. */
   describe(series) {
     const { data } = this;
-    const [caption, files] = [this.section.querySelector(".caption"), this.section.querySelector("[data-plot]:not(img)")];
-    if (data.caption && caption.textContent !== data.caption) caption.textContent = data.caption;
+    const [about, caption, files] = [".caption", ".numbers p", "[data-plot]:not(img)"].map((name) => this.section.querySelector(name));
+    if (data.about) about.textContent = data.about;
+    if (caption) caption.textContent = data.caption;
     if (files) files.dataset.plot = data.printed;
     const names = series.slice(0, 2 * MOST_NAMED).map((one) => shortened(one.text)).join(", ") || "no series";
     const kind = data.kind === "curves" ? "Line chart" : "Scatter plot";

@@ -77,6 +77,17 @@ def gather(
     return ReportPage(store.url, histories, {}, reply, tuple(sections), facts)
 
 
+@opens_store
+def read_answer(store: Snapshot, experiment: str) -> Answer:
+    """Return the answer of an experiment's page without drawing figures; empty without results."""
+    judged, study = load_verdicts(store, experiment), store.once(studies)[experiment]
+    if not study.parts:
+        with contextlib.suppress(NotYet):
+            results = finals(store.frames(experiment), scope=study.scope)
+            return answer(summary(results).marked(Origins.read(store, [experiment])), results, judged)
+    return Answer(count_verdicts(judged), *verdict_of(judged)) if judged else Answer("")
+
+
 # ---- a study
 
 

@@ -39,7 +39,7 @@ PROVENANCE = "provenance.json"
 _PIXELS = 0.65
 """Pixels of the page for one pixel of a printed figure, so that all figures have about the same text size."""
 
-_COLORS = 128
+_COLORS = 48
 """Number of colors of a figure in the page: enough for its lines and their smooth edges."""
 
 BETWEEN = "<hr hidden>"
@@ -75,7 +75,12 @@ def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[F
     files = {name: content for name, content in embedded.items() if not name.endswith(".png")}
     files[PROVENANCE] = provenance(page)
     parts = {name: Markup(text) for name, text in (scripts | {"style": style()}).items()}
-    return _render(page, files, image=lambda part: _image(image(part)), document=parts | {"policy": policy})
+    return _render(
+        page,
+        files,
+        image=lambda part: _image(image(part), small=bool(part.variants)),
+        document=parts | {"policy": policy},
+    )
 
 
 def fragment(page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], place: str) -> str:
@@ -169,17 +174,22 @@ def style() -> str:
     return own_file("style.css") + own_file("charts.css")
 
 
-def _image(png: bytes) -> dict[str, Any]:
-    """Embed a PNG with few colors: a figure of lines looks the same at a third of the size."""
+def _image(png: bytes, small: bool) -> dict[str, Any]:
+    """Embed a PNG as WebP with few colors: a figure of lines looks the same at a fraction of the size.
+
+    A `small` image has only the pixels that the page shows: the chart replaces it, if scripts run.
+    """
     from PIL import Image
 
     content = io.BytesIO()
     with Image.open(io.BytesIO(png)) as image:
         width = round(_PIXELS * image.width)
-        few = image.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
-        few.save(content, format="png", optimize=True)
-    small = min(content.getvalue(), png, key=len)
-    return {"width": width, "src": f"data:image/png;base64,{_base64(small)}"}
+        whole = image.convert("RGB")
+        if small:
+            whole = whole.resize((width, round(width * image.height / image.width)))
+        few = whole.quantize(_COLORS, dither=Image.Dither.NONE)
+        few.save(content, format="webp", lossless=True)
+    return {"width": width, "src": f"data:image/webp;base64,{_base64(content.getvalue())}"}
 
 
 def _base64(content: bytes) -> str:

@@ -277,12 +277,14 @@ class Plot {
   bars({ x, y, x_low, x_high, low, high, colour, label }) {
     const group = svg("g", { stroke: colour, "stroke-width": 1.5, class: "bars", "data-label": label });
     const [px, py] = [this.at("x", x), this.at("y", y)];
+    if (!Number.isFinite(px) || !Number.isFinite(py)) return group;
+    const from = (side, value, edge) => (this.scene[side].log && value <= 0 ? edge : this.at(side, value));
     if (high > low) {
-      const [top, bottom] = [this.at("y", high), this.at("y", low)];
+      const [top, bottom] = [this.at("y", high), from("y", low, this.frame.bottom)];
       group.append(svg("path", { d: `M${px} ${bottom}V${top}`, class: "of-y", "data-low": low, "data-high": high }));
     }
     if (x_high > x_low) {
-      const [start, end] = [this.at("x", x_low), this.at("x", x_high)];
+      const [start, end] = [from("x", x_low, this.frame.left), this.at("x", x_high)];
       group.append(svg("path", { d: `M${start} ${py}H${end}`, class: "of-x", "data-low": x_low, "data-high": x_high }));
     }
     return group;

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import units
@@ -238,44 +239,67 @@ def _duration(seconds: float) -> str:
 
 _FAILED = ("FAILED", "PREEMPTED", "CANCELLED")
 _FAILURE = {
-    "label": "", "seed": "seed", "fingerprint": "", "attempt": "attempt", "ended": "ended",
-    "state": "run is now", "reason": "reason", "at": "when (UTC)", "exit_code": "exit code", "host": "host",
-    "log": "log",
+    "error": "error", "times": "times", "runs": "runs", "ended": "ended", "state": "runs are now",
+    "before": "printed before", "at": "last (UTC)", "exit_code": "exit code", "host": "host", "log": "log",
 }  # fmt: skip
-"""Column of the frame → heading; empty for columns that aren't shown."""
+"""Column of the frame → heading."""
 
 
 def failure_table(history: History) -> Table | None:
-    """List every attempt that did not complete, and every run that ended without an attempt.
+    """List attempts that did not complete, and runs that ended without one; equal ones are one row.
 
     Returns:
-        A table whose frame has the columns label, seed, fingerprint, attempt, ended (state of the attempt),
-        state (current state of the run), reason, at (UTC), exit_code, host, log (relative to the lab's root).
-        None if nothing failed.
+        A table whose frame has the columns error (of the exception), times, runs (label/seed, and #attempt),
+        ended (state of the attempts), state (current states of the runs), before (lines printed before the
+        error), and at (UTC), exit_code, host, and log (relative to the lab's root) of the last attempt. None
+        if nothing failed.
     """
     import pandas as pd
 
     runs = history.runs
     states = dict(zip(runs["fingerprint"], runs["state"], strict=True))
-    lines = [
-        attempt
-        | {"state": states[attempt["fingerprint"]], "attempt": attempt["number"], "ended": attempt["state"]}
-        | {"at": attempt["ended_at"] or attempt["heartbeat_at"]}
-        for attempt in history.attempts
+    failed = {
+        (attempt["fingerprint"], attempt["number"]): {
+            **attempt,
+            "at": attempt["ended_at"] or attempt["heartbeat_at"],
+        }
+        for attempt in reversed(history.attempts)  # a run has a row for each of its labels: the first stays
         if attempt["state"] in _FAILED
+    }
+    tried = {fingerprint for fingerprint, _ in failed}
+    untried = runs[runs["state"].isin((*_FAILED, "SKIPPED")) & ~runs["fingerprint"].isin([*tried])]
+    lines = [
+        *reversed(failed.values()),
+        *records(untried[["label", "seed", "fingerprint", "state", "reason"]]),
     ]
-    is_tried = runs["fingerprint"].isin([line["fingerprint"] for line in lines])
-    untried = runs[runs["state"].isin((*_FAILED, "SKIPPED")) & ~is_tried]
-    lines += map(dict, records(untried[["label", "seed", "fingerprint", "state", "reason"]]))
-    if not lines:
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for line in lines:
+        *before, error = (line["reason"] or "").split(" | ")
+        groups.setdefault((error, " | ".join(before), line["state"]), []).append(line)
+    if not groups:
         return None
-    frame = pd.DataFrame(lines, columns=[*_FAILURE])
-    frame = frame.drop_duplicates(["fingerprint", "attempt"], ignore_index=True)
-    frame = frame.astype({"attempt": "Int64", "exit_code": "Int64"})
+    rows = []
+    for (error, before, ended), members in groups.items():
+        names = (
+            f"{history.shown[str(each['label'])]}/{each['seed']}"
+            + (f" #{n}" if (n := each.get("number")) else "")
+            for each in members
+        )
+        now = Counter(states[each["fingerprint"]].lower() for each in members)
+        last = max(members, key=lambda each: str(each.get("at") or ""))
+        rows.append(
+            {"error": error or ended.lower(), "times": len(members), "runs": ", ".join(names), "ended": ended}
+            | {
+                "state": ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in now.items()),
+                "before": before,
+            }
+            | {key: last.get(key) for key in ("at", "exit_code", "host", "log")}
+        )
+    frame = pd.DataFrame(rows, columns=[*_FAILURE]).astype({"exit_code": "Int64"})
     frame.insert(0, "row", frame.index.map(str))
     frame.insert(1, "apart", False)
-    notes = ["log: relative to the lab's root"]
-    if recovered := int(frame.drop_duplicates("fingerprint")["state"].eq("COMPLETED").sum()):
+    notes = ["log: of the last attempt, relative to the lab's root"]
+    if recovered := sum(states[fingerprint] == "COMPLETED" for fingerprint in tried):
         notes.append(f"{recovered} of these {'run' if recovered == 1 else 'runs'} completed later")
 
     def column(key: str, header: str) -> Column:
@@ -283,13 +307,13 @@ def failure_table(history: History) -> Table | None:
             missing = pd.isna(row[key]) or row[key] == ""
             return MISSING if missing else first_line(str(row[key]), 160)
 
-        return Column(key, header, text, align="right" if key in ("seed", "attempt", "exit_code") else "left")
+        return Column(key, header, text, align="right" if key in ("times", "exit_code") else "left")
 
     return Table(
         name=f"{history.experiment} failures",
         caption="Attempts that did not complete, and runs that ended without one.",
         frame=frame,
-        columns=(_run_column(history), *(column(*each) for each in _FAILURE.items() if each[1])),
+        columns=tuple(column(*each) for each in _FAILURE.items()),
         notes=tuple(notes),
     )
 

@@ -57,6 +57,13 @@ def as_data(result: LaunchResult) -> dict[str, Any]:
     return study_data(result.plan) | ended | ({"studies": list(map(study_data, parts))} if parts else {})
 
 
+def answer_lines(lab: Lab, name: str) -> list[str]:
+    """Return the answer of an experiment's page; empty without results."""
+    from jestlab.analysis.report import read_answer
+
+    return [*filter(None, read_answer(lab.store_url, name).lines())]
+
+
 def show_result(lab: Lab, result: LaunchResult) -> None:
     """Print the reports of a launch, and the commands that help if runs are incomplete."""
     plan, outcome, name = result.plan, result.outcome, result.plan.study.name
@@ -75,6 +82,8 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
     _show_claims(written, name, by_study=bool(plan.parts))
     if written and not plan.parts:
         _show_tables(lab, plan.study, written)
+        for line in answer_lines(lab, name):
+            say(line)
         say(f"reports: {written[0].parent}")
     if (page := _html_page(written)) is not None:
         say(f"page:    {page}")

@@ -34,6 +34,7 @@ from jestlab.platform.cli.options import (
     output_option,
     scope_option,
 )
+from jestlab.platform.cli.outcome import answer_lines
 from jestlab.platform.cli.output import (
     default_format,
     print_or_write,
@@ -202,6 +203,8 @@ def report_command(
     folder = None if output is None else output.expanduser()
     with writing(folder or lab.reports / experiment):
         paths = reports.write_page(lab, experiment, folder, baseline, scope)
+    if not as_json:
+        click.echo("\n".join(answer_lines(lab, experiment)), err=True)
     show(as_json, [str(path) for path in paths], str(paths[0]))
 
 

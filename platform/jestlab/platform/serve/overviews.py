@@ -71,18 +71,22 @@ def overview_of(url: str, experiment: str) -> Overview:
     from jestlab.analysis.claims import studies
     from jestlab.analysis.claims.judged import count_verdicts
     from jestlab.analysis.claims.verdicts import load
+    from jestlab.analysis.provenance.warnings import Origins
     from jestlab.analysis.report.answer import answer, verdict_of
     from jestlab.analysis.results import opened
     from jestlab.analysis.tables import finals, summary
 
     with opened(url) as store:
         study, judged = store.once(studies)[experiment], load(store, experiment)
+        reply = Overview(*verdict_of(judged), count_verdicts(judged) if judged else "")
         if study.parts:
-            return Overview(*verdict_of(judged), count_verdicts(judged) if judged else "")
+            return reply
         frames = store.frames(experiment)
-        results = finals(frames, scope=study.scope)
-        said = answer(summary(results), results, judged)
-        reply = Overview(said.verdict, said.tone, said.sentence)
+        if not judged or len(frames.competitors) > 1:  # as on the page of the experiment
+            results = finals(frames, scope=study.scope)
+            table = summary(results).marked(Origins.read(store, [experiment]))
+            full = answer(table, results, judged)
+            reply = Overview(full.verdict, full.tone, full.sentence)
         scores = Scores.of(frames)
         means = {label: mean for label in frames.competitors if (mean := scores.mean(label)) is not None}
         if not means or scores.metric.goal is None:
