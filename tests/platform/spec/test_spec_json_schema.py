@@ -2,6 +2,7 @@
 
 import copy
 import json
+from typing import Any
 
 import jsonschema
 import pytest
@@ -160,7 +161,7 @@ def test_is_never_stricter_than_the_loader(spec, chance, changes):
 )
 def test_rejects_misspelled_keys_and_wrong_values(place, value):
     spec = copy.deepcopy(TRAIN)
-    parent = spec
+    parent: Any = spec
     for part in place[:-1]:
         parent = parent[part]
     parent[place[-1]] = value
