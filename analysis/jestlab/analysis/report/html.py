@@ -187,7 +187,7 @@ def _image(png: bytes, small: bool) -> dict[str, Any]:
         whole = image.convert("RGB")
         if small:
             whole = whole.resize((width, round(width * image.height / image.width)))
-        few = whole.quantize(_COLORS // 3 if small else _COLORS, dither=Image.Dither.NONE)
+        few = whole.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(content, format="webp", lossless=True)
     return {"width": width, "src": f"data:image/webp;base64,{_base64(content.getvalue())}"}
 
