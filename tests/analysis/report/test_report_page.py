@@ -111,6 +111,18 @@ def test_without_results(built):
     assert missing == ["Comparison", "Speedup"]
 
 
+def test_equal_failures_are_one_row_with_the_error_first(built):
+    reason = "exit code 1: loading data | ValueError: no shards"
+    runs = [StoredRun("uniform", [], seed=seed, state="FAILED", reason=reason) for seed in range(3)]
+    page = parse_page(built(*runs, StoredRun("joint", [], state="FAILED", reason="RuntimeError: other")))
+    rows = [[words(cell) for cell in row] for row in by_id(page, "table-failures").iter("tr")][1:]
+    assert [row[:3] for row in rows] == [
+        ["ValueError: no shards", "3", "uniform/0, uniform/1, uniform/2"],
+        ["RuntimeError: other", "1", "joint/0"],
+    ]
+    assert "exit code 1: loading data" in rows[0]
+
+
 def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built, stored_runs):
     runs = [*stored_runs("uniform", *[[0.1, 0.2]] * 2), *stored_runs("joint", *[[0.1, 0.3]] * 2)]
     metrics = ["shapes/zero_shot", "shapes_retrieval/i2t_r1"]

@@ -148,7 +148,7 @@ def test_a_launch_that_ends_with_an_error_is_reported_unless_nothing_has_begun(
     root, machine, webhook, monkeypatch
 ):
     spec = labs.write_study(root.parent)
-    launched(root, spec, "--set", "runs.joint.needs=[nobody]", code=1)
+    launched(root, spec, "--max-chip-hours", "1", code=1)  # whose estimate is unknown
     assert webhook.received == []
 
     def fail(*_: object, **__: object) -> None:

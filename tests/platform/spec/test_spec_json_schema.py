@@ -21,7 +21,7 @@ COMMAND = {
     "name": "command",
     "program": "command",
     "base": {"command": "python x.py {lr}", "lr": 0.1},
-    "runs": {"a": {}, "b": {"lr": 0.2}, "c": {"needs": ["a"]}},
+    "runs": {"a": {}, "b": {"lr": 0.2}, "c": {"needs": ["d"]}, "d": None},
     "axes": [
         {"runs": "a, b", "cases": [{"lr": 1}, {"lr": 2}], "labels": {"lr": {"name": "η", "1": 0.5}}},
         {"runs": ["c"], "grid": {"optimizer": {"beta": [1, 2]}}},
@@ -37,9 +37,10 @@ TRAIN = {
         "model.vision": {"width": 8, "pooling": "mean"},
         "data": {"train": {"noise.blank": 0.1}},
         "evaluation": {"extra": {"mine": {"function": "json:dumps"}}},
+        "runtime.diagnostics.columns": ["noise", "label"],
     },
     "runs": {
-        "reference": {"initialization": 1},
+        "reference": {"initialization": 1, "runtime": {"diagnostics": {"columns": {"1": "vague"}}}},
         "uniform": None,
         "joint": {"selection": {"rule": "joint", "reference": "reference"}, "label": 3},
         "script": {"program": "command", "command": ["true", "{x}"], "x": 3, "needs": {"from": "joint"}},
@@ -118,7 +119,13 @@ def test_registered_studies_are_valid(name):
     SCHEMA.validate(load(name).to_dict())
 
 
-@given(st.sampled_from(SPECS), st.randoms(use_true_random=False), st.integers(0, 3))
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec["name"])
+def test_valid_specs_in_all_their_forms_are_valid(spec):
+    load(spec)
+    SCHEMA.validate({key: value for key, value in spec.items() if key != "name"})  # the file names it
+
+
+@given(st.sampled_from(SPECS), st.randoms(use_true_random=False), st.integers(1, 3))
 def test_is_never_stricter_than_the_loader(spec, chance, changes):
     for _ in range(changes):
         spec = changed(spec, chance)
@@ -153,8 +160,8 @@ def test_is_never_stricter_than_the_loader(spec, chance, changes):
     ],
 )
 def test_rejects_misspelled_keys_and_wrong_values(place, value):
-    spec: Any = copy.deepcopy(TRAIN)
-    parent = spec
+    spec = copy.deepcopy(TRAIN)
+    parent: Any = spec
     for part in place[:-1]:
         parent = parent[part]
     parent[place[-1]] = value

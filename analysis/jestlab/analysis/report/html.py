@@ -39,7 +39,7 @@ PROVENANCE = "provenance.json"
 _PIXELS = 0.65
 """Pixels of the page for one pixel of a printed figure, so that all figures have about the same text size."""
 
-_COLORS = 48
+_COLORS = 128
 """Number of colors of a figure in the page: enough for its lines and their smooth edges."""
 
 BETWEEN = "<hr hidden>"
@@ -187,7 +187,7 @@ def _image(png: bytes, small: bool) -> dict[str, Any]:
         whole = image.convert("RGB")
         if small:
             whole = whole.resize((width, round(width * image.height / image.width)))
-        few = whole.quantize(_COLORS, dither=Image.Dither.NONE)
+        few = whole.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(content, format="webp", lossless=True)
     return {"width": width, "src": f"data:image/webp;base64,{_base64(content.getvalue())}"}
 
