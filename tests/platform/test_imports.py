@@ -34,7 +34,7 @@ OWN = (
             "from jestlab.platform.spec import load; load('quickstart'); load('own.py')",
             (SLOW | {"flax", "absl.app"}) - {"numpy", "pydantic"},
         ),
-        (VERBS, (SLOW | {"flax", "alembic", "grain"}) - {"pydantic"}),
+        (VERBS, (SLOW | {"flax", "alembic", "grain"}) - {"pydantic", "numpy"}),
         (HELP, SLOW | {"flax", "alembic", "ml_collections"}),
     ],
 )

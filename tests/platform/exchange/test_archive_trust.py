@@ -154,7 +154,7 @@ def evil(tmp_path: Path, theirs: Lab, copy: Lab, path: Path, monkeypatch: pytest
 
 def test_looking_at_an_imported_study_executes_none_of_its_code(copy, evil):
     at = ("--root", copy.root)
-    page = called("report", "toy", *at).output.strip()
+    page = called("report", "toy", *at).stdout.strip()
     assert Path(page).read_text().count(REFUSED) == 2
     for command in ("plot toy --kind scatter", "table counts toy", "retry toy"):
         with pytest.raises((UserError, ValueError)) as error:

@@ -82,8 +82,8 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
     _show_claims(written, name, by_study=bool(plan.parts))
     if written and not plan.parts:
         _show_tables(lab, plan.study, written)
-        for line in answer_lines(lab, name):
-            say(line)
+        if outcome.launched:  # it imports pandas
+            say(answer_lines(lab, name))
         say(f"reports: {written[0].parent}")
     if (page := _html_page(written)) is not None:
         say(f"page:    {page}")

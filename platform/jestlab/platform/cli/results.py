@@ -34,7 +34,6 @@ from jestlab.platform.cli.options import (
     output_option,
     scope_option,
 )
-from jestlab.platform.cli.outcome import answer_lines
 from jestlab.platform.cli.output import (
     default_format,
     print_or_write,
@@ -199,12 +198,13 @@ def report_command(
     Without --output, the next launch replaces a page that was written with --baseline or --scope.
     """
     from jestlab.platform import reports
+    from jestlab.platform.cli.outcome import answer_lines
 
     folder = None if output is None else output.expanduser()
     with writing(folder or lab.reports / experiment):
         paths = reports.write_page(lab, experiment, folder, baseline, scope)
     if not as_json:
-        click.echo("\n".join(answer_lines(lab, experiment)), err=True)
+        say(answer_lines(lab, experiment), err=True)
     show(as_json, [str(path) for path in paths], str(paths[0]))
 
 
