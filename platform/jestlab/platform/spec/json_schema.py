@@ -117,7 +117,8 @@ def _config(program: ProgramConfig, definitions: Schema) -> Schema:
         texts = {name: {"description": key.meaning} for name, key in program.free_keys.items()}
         return {"type": ["object", "null"], "properties": texts}
     config = definitions[program.schema.__name__]
-    keys, patterns = dict(config["properties"]), {}
+    keys = dict(config["properties"])
+    patterns: Schema = {}
     for path, key, schema in _below(_ref(program.schema.__name__), definitions):
         if "." in path:
             keys[path] = _any(_ref(key), *([keys[path]] if path in keys else []))
