@@ -223,3 +223,14 @@ document.addEventListener("click", (event) => {
   // The target of a click on the backdrop is the dialog itself.
   if (event.target.matches("dialog, dialog button.close")) event.target.closest("dialog").close();
 });
+
+/** Mark the entry of the table of contents whose section the reader has reached. */
+function follow() {
+  const links = [...document.querySelectorAll(".toc a")];
+  const isReached = ({ hash }) => document.getElementById(hash.slice(1))?.getBoundingClientRect().top < 120;
+  const here = links.findLast(isReached) ?? links[0];
+  for (const link of links) link.classList.toggle("here", link === here);
+}
+
+document.addEventListener("scroll", follow, { passive: true });
+follow();
