@@ -33,6 +33,9 @@ LAUNCHING = {
 }
 """Package → the features that require it. Workers don't import these packages, and containers lack them."""
 
+NO_RECORD = "no XManager record: pip install 'jestlab[xmanager]'"
+"""Message about launches if XManager isn't installed."""
+
 
 def installed(module: str) -> bool:
     """Return whether a module can be imported, without importing it."""

@@ -149,10 +149,11 @@ def test_extras_and_jax_that_are_not_installed(monkeypatch):
     lab = Lab.find("lab")
     [found] = doctor._extras(lab)
     assert found == doctor.CheckResult("ok", "adopt, gcs, icons, jax, kubernetes, notify, vertex, xmanager")
-    labs.hide_modules(monkeypatch, "jax", "gcsfs")
-    [found] = doctor._extras(lab)
-    assert found.found == "adopt, icons, kubernetes, notify, vertex, xmanager; more"
-    assert found.remedy == "pip install 'jestlab[gcs,jax]'"
+    labs.hide_modules(monkeypatch, "jax", "gcsfs", "xmanager")
+    extras, record = doctor._extras(lab)
+    assert extras.found == "adopt, icons, kubernetes, notify, vertex"
+    assert extras.remedy == "pip install 'jestlab[gcs,jax,xmanager]' for more"
+    assert record[1:] == ("no XManager record", "pip install 'jestlab[xmanager]'")
     assert list(doctor._jax(lab)) == [doctor.CheckResult("ok", "not installed")]
 
 

@@ -185,22 +185,15 @@ def test_without_apprise_a_launch_warns_by_one_line(root, machine, webhook, monk
     assert webhook.received == []
 
 
-def test_doctor_sends_a_test_message(root, webhook, configure):
-    words = ("doctor", "--no-jax", "--json")
-    checks = json.loads(labs.here(*words, root=root).stdout)
-    assert [each["level"] for each in checks if each["check"] == "notify"] == ["ok"]
-    assert webhook.received == []
+def test_doctor_warns_without_apprise(root, webhook, monkeypatch):
+    def found() -> list[tuple[str, str]]:
+        checks = json.loads(labs.here("doctor", "--no-jax", "--json", root=root).stdout)
+        return [(each["level"], each["remedy"]) for each in checks if each["check"] == "notify"]
 
-    def sent() -> list[tuple[str, str]]:
-        found = json.loads(labs.here(*words, "--notify", root=root).stdout)
-        return [(each["level"], each["found"]) for each in found if each["check"] == "notify"][-1:]
-
-    assert sent() == [("ok", "test message sent to 1 service")]
-    assert webhook.titles == ["jestlab: test message"]
-    configure("unknown://x")
-    assert sent() == [("broken", "notify: service 1 of 1: not a valid URL of apprise")]
-    configure()
-    assert sent() == [("warning", "no service")]
+    assert found() == [("ok", "")]
+    installed = dependencies.installed
+    monkeypatch.setattr(dependencies, "installed", lambda name: name != "apprise" and installed(name))
+    assert found() == [("warning", "apprise isn't installed: pip install 'jestlab[notify]'")]
 
 
 def test_settings_never_show_a_service(tmp_path, monkeypatch):
@@ -214,11 +207,12 @@ def test_settings_never_show_a_service(tmp_path, monkeypatch):
     assert SECRET not in repr(Settings.find())
 
 
-def test_a_message_that_cannot_be_written_does_not_fail_the_launch(root, machine, webhook, monkeypatch):
+def test_claims_that_cannot_be_read_do_not_fail_the_launch(root, machine, webhook, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError("the store is away")
 
     monkeypatch.setattr(deciding, "claims_status", fail)
     claims = [{"statement": "Joint wins", "of": "joint", "above": "uniform", "measure": "toy/score"}]
-    said = launched(root, labs.write_study(root.parent, claims=claims), "--no-reports")
-    assert "notify: the result is not sent: the store is away" in said
+    launched(root, labs.write_study(root.parent, claims=claims), "--no-reports")
+    [message] = webhook.received
+    assert message["message"].endswith("\nthe claims can't be read: the store is away")

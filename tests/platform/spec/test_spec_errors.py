@@ -74,6 +74,15 @@ axes: [{runs: [r], grid: {optimizer.beta2: [0.9]}}, {runs: [a], grid: {optimizer
 runs: {r: {}, a: {selection: {rule: joint, reference: r}}}
 => 2: runs.a.selection.reference: no run 'r' with optimizer.beta2=0.99
 """,
+    "unknown keys without a value": """
+sedes: null
+runs: {a: {}, b: {}}
+axes: [{runs: [a], grid: {loss: [sigmoid]}, gird: null}]
+claims: [{statement: A, of: a, above: b, abov: null}]
+=> 1: sedes: unknown key: did you mean 'seeds'?
+=> 3: axes.0.gird: unknown key: did you mean 'grid'?
+=> 4: claims.0.abov: unknown key: did you mean 'above'?
+""",
     "several errors": """
 sedes: 3
 base: {model.visoin: {width: 64}}

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from jestlab.platform.redaction import PARTS
 from jestlab.platform.store import provenance
 from jestlab.platform.store.store import Store
 
@@ -102,7 +103,9 @@ def test_leaves_ordinary_code_unchanged():
 def test_records_only_the_configured_parts(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_ENABLE_CHECKS", "1")
     code = made(tmp_path)
+    assert "uncommitted" not in provenance.announcement(code, PARTS, False)
     (code / "worker.py").write_text("steps = 5\n")
+    assert "with uncommitted changes" in provenance.announcement(code, PARTS, False)
     everything = provenance.collect(code)
     assert everything.git_patch
     assert everything.environment["JAX_ENABLE_CHECKS"] == "1"

@@ -70,7 +70,10 @@ class _Part(BaseModel):
     @classmethod
     def _drop_nulls(cls, data: Any) -> Any:
         is_mapping = isinstance(data, Mapping)
-        return {key: value for key, value in data.items() if value is not None} if is_mapping else data
+        if not is_mapping:
+            return data
+        known = cls.model_fields
+        return {key: value for key, value in data.items() if value is not None or key not in known}
 
 
 class Side(_Part):

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -22,13 +21,12 @@ from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.units import duration
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, say
-from jestlab.platform.dependencies import EXTRAS, LAUNCHING, missing
+from jestlab.platform.dependencies import EXTRAS, LAUNCHING, NO_RECORD, missing
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
 from jestlab.platform.lab.sync import Bucket
-from jestlab.platform.launch.notify import Sender
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import styled, table
 from jestlab.platform.store import schema
@@ -36,7 +34,6 @@ from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, LauncherRow
-from jestlab.platform.whoami import host_name
 from jestlab.platform.words import counted
 
 PROCESS_SECONDS = 60.0
@@ -55,18 +52,17 @@ class CheckResult(NamedTuple):
     remedy: str = ""
 
 
-@click.command(epilog=examples("doctor", "doctor --no-jax --json", "doctor --notify"))
+@click.command(epilog=examples("doctor", "doctor --no-jax --json"))
 @click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds, which is slow.")
-@click.option("--notify", is_flag=True, help="Send a test message to the services of `notify`.")
 @json_option()
 @lab_options
-def doctor_command(jax: bool, notify: bool, as_json: bool, lab: Lab) -> None:
+def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
     """Check packages, settings, the lab, executors, and JAX, and show how to fix each problem.
 
     Exit code: 0 if nothing is broken, otherwise 1. Warnings do not count.
     """
     found = []
-    for check, finding in run_checks(lab, jax, notify):
+    for check, finding in run_checks(lab, jax):
         found.append({"check": check, **finding._asdict()})
         if not as_json:
             level = styled(f"{finding.level:8}", _STYLES[finding.level])
@@ -77,10 +73,9 @@ def doctor_command(jax: bool, notify: bool, as_json: bool, lab: Lab) -> None:
         raise SystemExit(1)
 
 
-def run_checks(lab: Lab, jax: bool = True, notify: bool = False) -> Iterator[tuple[str, CheckResult]]:
+def run_checks(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
     """Yield the name and result of each check. Errors become results. The check of JAX may take a minute."""
-    checks = _CHECKS | {"notify": partial(_notify, test=notify)} | ({"jax": _jax} if jax else {})
-    for name, check in checks.items():
+    for name, check in (_CHECKS | ({"jax": _jax} if jax else {})).items():
         try:
             yield from ((name, finding) for finding in check(lab))
         except UserError as error:
@@ -127,10 +122,9 @@ def _extras(lab: Lab) -> Iterator[CheckResult]:
     """List the extras that are installed, and those that aren't."""
     absent = [extra for extra in EXTRAS if missing(extra)]
     present = ", ".join(extra for extra in EXTRAS if extra not in absent) or "none"
-    if absent:
-        yield CheckResult("ok", f"{present}; more", f"pip install 'jestlab[{','.join(absent)}]'")
-    else:
-        yield CheckResult("ok", present)
+    yield CheckResult("ok", present, f"pip install 'jestlab[{','.join(absent)}]' for more" if absent else "")
+    if "xmanager" in absent:
+        yield CheckResult("ok", *NO_RECORD.split(": "))
 
 
 def _settings(lab: Lab) -> Iterator[CheckResult]:
@@ -139,23 +133,11 @@ def _settings(lab: Lab) -> Iterator[CheckResult]:
     yield CheckResult("ok", found)
 
 
-def _notify(lab: Lab, test: bool = False) -> Iterator[CheckResult]:
-    """Check that messages can be sent; with `test`, send one."""
-    services, file = Settings.find().notify, settings_path()
-    if not services:
-        if test:
-            yield CheckResult("warning", "no service", f"list URLs of apprise under `notify` in {file}")
-    elif message := missing("notify"):
-        yield CheckResult("warning", "no messages are sent", message)
-    elif test:
-        sender = Sender(services)
-        sender.send("info", "jestlab: test message", [f"sent by jestlab doctor on {host_name()}"])
-        problems = sender.problems()
-        yield from (CheckResult("broken", problem, f"correct its URL in {file}") for problem in problems)
-        if not problems:
-            yield CheckResult("ok", f"test message sent to {counted(len(services), 'service')}")
-    else:
-        yield CheckResult("ok", f"{counted(len(services), 'service')}; --notify sends a test message")
+def _notify(lab: Lab) -> Iterator[CheckResult]:
+    """Check that messages can be sent."""
+    if services := Settings.find().notify:
+        message = missing("notify")
+        yield CheckResult("warning" if message else "ok", counted(len(services), "service"), message or "")
 
 
 def _jax(lab: Lab) -> Iterator[CheckResult]:
@@ -298,6 +280,7 @@ _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "packages": _packages,
     "extras": _extras,
     "config file": _settings,
+    "notify": _notify,
     "folder": _folder,
     "disk": _disk,
     "bucket": _bucket,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jestlab.platform import logs, processes, programs
-from jestlab.platform.dependencies import installed
+from jestlab.platform.dependencies import NO_RECORD, installed
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.concurrency import map_parallel
@@ -272,10 +272,7 @@ class Claiming:
 
 
 class XManagerRecord:
-    """Records a launch as an XManager experiment, if XManager is installed.
-
-    If this fails, the user is notified, and runs continue.
-    """
+    """Records a launch as an XManager experiment. If this fails, the user is notified, and runs continue."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
@@ -285,13 +282,14 @@ class XManagerRecord:
         self._runner = asyncio.Runner()
 
     def open(self) -> None:
-        """Create the experiment at the first call, if XManager is installed.
-
-        This takes a second, so call it only to launch runs.
-        """
-        if not self._is_opened and installed("xmanager"):
-            self._is_opened = True
+        """Create the experiment at the first call. This takes a second, so call it only to launch runs."""
+        if self._is_opened:
+            return
+        self._is_opened = True
+        if installed("xmanager"):
             self._try(self._create)
+        elif NO_RECORD not in self._launcher.listener.notes:  # by an earlier round
+            self._launcher.listener.note(NO_RECORD)
 
     def add(self, jobs: Sequence[Job], results: Sequence[LaunchedJob | ExecutorError]) -> None:
         """Add a work unit for each job. `results` are the launched jobs, or the errors of failed launches."""

@@ -23,7 +23,7 @@ from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
-from jestlab.platform.launch.notify import Notifications
+from jestlab.platform.launch.notify import Notifications, notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.planning import deciding, recording
@@ -62,14 +62,14 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
         UserError: The launch is refused (then nothing was written), or a report can't be written. If only a
             later round is refused, no error is raised, and `LaunchOutcome.stopped` contains the reason.
     """
-    with Notifications(lab, study.name, listener) as notifications:
-        result = _Session(lab, study, options, listener, notifications).run()
+    with notifications(lab, study.name, listener) as messages:
+        result = _Session(lab, study, options, listener, messages).run()
         if not result.outcome.launched:
             all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
             listener.note(all_completed if result.runs else "nothing to run: the spec defines no runs")
         if options.reports:
             result = _report(lab, result, listener)
-        notifications.ended(result)
+        messages.ended(result)
     return result
 
 
@@ -77,7 +77,7 @@ def retry(
     lab: Lab, experiment: str, fingerprints: Collection[str], options: LaunchOptions, listener: Listener
 ) -> LaunchResult:
     """Launch the FAILED runs among `fingerprints`, and the runs that were SKIPPED because of them."""
-    with Notifications(lab, experiment, listener) as notifications:
+    with notifications(lab, experiment, listener) as messages:
         with _open(lab, create=False) as store:
             refuse_untrusted(store, experiment)
             study = load_stored(experiment, store.spec(experiment))
@@ -92,13 +92,13 @@ def retry(
             runs = list(reruns.values())
             launch_recorded = _prepare(lab, study, runs, options, listener)
             leases.reopen(store, list(reruns))
-            notifications.has_begun = True
+            messages.has_begun = True
             result = LaunchResult(plan, runs, launch_recorded(store, runs))
         if not reruns:
             listener.note("nothing to retry: no run has failed")
         elif options.reports:
             result = _report(lab, result, listener)
-        notifications.ended(result)
+        messages.ended(result)
     return result
 
 
@@ -174,7 +174,7 @@ class _Session:
         self._study = study
         self._options = options
         self._listener = listener
-        self._notifications = messages
+        self._messages = messages
         self._since = now()
         self._in_rounds = deciding.has_open_seeds(study)
         self._full_plan = plan_study(lab, study, options)  # raises the study's errors before writing
@@ -217,7 +217,7 @@ class _Session:
             return None
         status = deciding.claims_status(self._lab.store_url, self._study.name)
         self._listener.note(str(status))
-        self._notifications.decided(status)
+        self._messages.decided(status)
         extended = deciding.add_round(self._full_plan, plan, status.next)
         new = set(extended.fingerprints) - set(plan.fingerprints) - _cannot_complete(extended, outcome)
         return extended if new else None
@@ -242,7 +242,7 @@ class _Session:
             if reruns:
                 count = len(start_over(store, reruns))
                 self._listener.note(f"{counted(count, 'run')} to run again: their results are replaced")
-            self._notifications.has_begun = True
+            self._messages.has_begun = True
             outcome = launch_recorded(store, launched.runs)
         return LaunchResult(plan, plan.runs, outcome if before is None else before.merged_with(outcome))
 

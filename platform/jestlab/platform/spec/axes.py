@@ -111,7 +111,8 @@ class AxisSpec(BaseModel):
     def _read(cls, written: Any) -> Any:
         if not is_mapping(written):
             raise SpecError((), f"must be a mapping with one of {', '.join(KINDS)}, not {shown(written)}")
-        return {key: value for key, value in written.items() if value is not None}
+        known = cls.model_fields
+        return {key: value for key, value in written.items() if value is not None or key not in known}
 
     @model_validator(mode="after")
     def _check(self) -> AxisSpec:

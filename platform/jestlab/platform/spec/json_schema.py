@@ -7,6 +7,7 @@ dotted keys, one value in place of a list. Rules between several keys are left t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -22,32 +23,42 @@ from jestlab.platform.spec.tree import KIND
 Schema = dict[str, Any]
 
 _NULL: Schema = {"type": "null"}
-_TEXT: Schema = {"type": "string"}
-_LABEL: Schema = {"type": ["string", "number"]}
-_WHOLE: Schema = {"type": "integer", "minimum": 0}
-_CUSTOM: Schema = {"type": "string", "pattern": ".:."}  # a reference to custom code
+_LIST: Schema = {"type": "array"}
 _OBJECT: Schema = {"type": "object"}
-_DOTTED = r"\."
-_OMITTED = ("title", "discriminator", "choices", NAMES_CODE, NAMES_A_RUN, IS_PATH)
+_LABEL: Schema = {"type": ["string", "number"]}
 _ELEMENTS: Schema = {"type": "object", "patternProperties": {"^-?[0-9]+$": {}}, "additionalProperties": False}
 """Changes of elements of a list, by index."""
+
+_CUSTOM = ".:."  # pattern of a reference to custom code
+_DOTTED = r"\."
+_OMITTED = ("title", "required", "discriminator", "choices", NAMES_CODE, NAMES_A_RUN, IS_PATH)
 
 
 def spec_schema() -> Schema:
     """Return the JSON Schema of spec files, in draft-07, which all editors support."""
     programs = builtin_programs()
-    models = [program.schema for program in programs.values() if program.schema is not None]
-    definitions = {name: _written(each, True) for name, each in definitions_of(*models).items()}
+    configs = [program.schema for program in programs.values() if program.schema is not None]
+    definitions: Schema = {
+        name: _relaxed(schema) for name, schema in definitions_of(StudySpec, Until, Family, *configs).items()
+    }
+    for name, forms in _forms().items():
+        keys = definitions[name]["properties"]
+        keys |= {key: _any(*several, _NULL, about=keys[key]) for key, several in forms.items()}
+    for model in REPORTS.values():
+        options = definitions[model.__name__]["properties"]
+        if "figure" in options:  # whose options may also be written without it
+            options |= {key: _ref(f"Sheet/properties/{key}") for key in definitions["Sheet"]["properties"]}
+    definitions["Side"] = _any({"type": ["string", "array"]}, definitions["Side"])
     for name, program in programs.items():
         config = definitions[f"{name} config"] = _config(program, definitions)
-        own: Schema = {key: {} for key in RUN_KEYS}
-        definitions[f"{name} run"] = {**config, "properties": config["properties"] | own}
-    definitions |= {name: _written(each) for name, each in definitions_of(StudySpec, Until, Family).items()}
-    for model in dict.fromkeys(REPORTS.values()):
-        definitions[model.__name__] = _report(definitions[model.__name__], definitions["Sheet"])
-    _write_forms(definitions)
-    study: Schema = definitions.pop("StudySpec")
-    study["required"].remove("name")  # the name of the file by default
+        definitions[f"{name} run"] = {
+            **config,
+            "properties": config["properties"] | {key: {} for key in RUN_KEYS},
+        }
+    run, study = definitions["RunSpec"], definitions.pop("StudySpec")
+    del run["properties"]["overrides"], run["additionalProperties"]
+    run["type"] = ["object", "null"]
+    run["allOf"] = [_if_program([name], _ref(f"{name} run")) for name in programs]
     study["allOf"] = [_of_program(name) for name in programs]
     return {"$schema": "http://json-schema.org/draft-07/schema#", **study, "$defs": definitions}
 
@@ -61,61 +72,43 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _any(*several: Schema) -> Schema:
-    return {"anyOf": [*several]} if len(several) > 1 else several[0]
-
-
-def _one_or_several(items: Schema) -> Schema:
-    return _any(items, {"type": "array", "items": items})
+def _any(*several: Schema, about: Mapping[str, Any] = _NULL) -> Schema:
+    """Describe a value that may have several forms, with the description and default of another schema."""
+    kept = {key: about[key] for key in ("description", "default") if key in about}
+    return kept | {"anyOf": [form for each in several for form in each.get("anyOf", [each])]}
 
 
 def _choice(names: Iterable[str]) -> Schema:
     """Describe names that are built in or installed, or refer to custom code."""
-    return _any({"enum": [*names]}, _CUSTOM)
+    return _any({"enum": [*names]}, {"type": "string", "pattern": _CUSTOM})
 
 
 def _mapping(values: Schema) -> Schema:
     return {"type": "object", "additionalProperties": values}
 
 
-def _written(schema: Mapping[str, Any], is_config: bool = False) -> Schema:
-    """Copy a model's schema so that it describes values as specs write them.
-
-    Args:
-        schema: The schema.
-        is_config: Whether it belongs to a config, which may be partial, and may have dotted keys. The other
-            parts of a spec may have null in place of absent keys.
-    """
+def _relaxed(schema: Mapping[str, Any]) -> Schema:
+    """Copy a schema so that it accepts partial sections, dotted keys, null, and one value for a list."""
+    relaxed = {key: value for key, value in schema.items() if key not in _OMITTED}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), Mapping):
+            relaxed[key] = _relaxed(schema[key])
     if kind := schema.get(NAMES_CODE):
         names = _choice((*schema.get("choices", ()), *extensions.installed(kind)))
         if schema["type"] == "string":
-            return {key: schema[key] for key in ("description", "default") if key in schema} | names
-        schema = {**schema, "additionalProperties": _any(names, schema["additionalProperties"])}
-    written: Schema = {}
-    for key, value in schema.items():
-        if key == "properties":
-            written[key] = {name: _written(each, is_config) for name, each in value.items()}
-        elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
-            written[key] = _written(value, is_config)
-        elif key in ("anyOf", "oneOf"):
-            written["anyOf"] = [_written(each, is_config) for each in value]
-        elif not (key in _OMITTED or (key == "required" and is_config) or (key, value) == ("default", {})):
-            written[key] = value
-    has_models = isinstance(schema.get("additionalProperties"), Mapping)
-    if is_config and ("properties" in written or has_models):
-        written["patternProperties"] = {_DOTTED: {}}
-    elif "properties" in written:
-        for name, each in written["properties"].items():
-            about = {"description": each.pop("description")} if "description" in each else {}
-            written["properties"][name] = about | _any(each, _NULL)
-    if written.get("type") != "array":
-        return written
-    items = written.pop("items", {})
-    about = {"description": written["description"]} if "description" in written else {}
-    return about | _any(items, {"type": "array", "items": items}, *([_ELEMENTS] * is_config))
-
-
-# ---- configs
+            return _any(names, about=schema)
+        relaxed["additionalProperties"] = _any(names, relaxed["additionalProperties"])
+    if several := relaxed.pop("oneOf", None) or relaxed.pop("anyOf", None):
+        return _any(*map(_relaxed, several), about=schema)
+    if schema.get("type") == "array":
+        items = relaxed.get("items", {})
+        return _any(items, {"type": "array", "items": items}, _ELEMENTS, about=schema)
+    if "properties" in schema:
+        keys = {key: _relaxed(each) for key, each in schema["properties"].items()}
+        relaxed["properties"] = {key: _any(each, _NULL, about=each) for key, each in keys.items()}
+    if "properties" in schema or isinstance(schema.get("additionalProperties"), Mapping):
+        relaxed["patternProperties"] = {_DOTTED: {}}
+    return relaxed
 
 
 def _config(program: ProgramConfig, definitions: Schema) -> Schema:
@@ -123,94 +116,68 @@ def _config(program: ProgramConfig, definitions: Schema) -> Schema:
     if program.schema is None:
         texts = {name: {"description": key.meaning} for name, key in program.free_keys.items()}
         return {"type": ["object", "null"], "properties": texts}
-    config: Schema = definitions[program.schema.__name__]
-    keys: dict[str, list[Schema]] = {}
+    config = definitions[program.schema.__name__]
+    keys = dict(config["properties"])
     patterns: Schema = {}
-    for path, reference, schema in _below(_ref(program.schema.__name__), definitions):
-        keys.setdefault(path, []).append(reference)
-        if any(each.get("type") == "object" for each in schema.get("anyOf", [schema])):
-            patterns[f"^{path}.".replace(".", r"\.")] = {}  # below lists and mappings with any keys
-    several = {path: _any(*references) for path, references in keys.items() if "." in path}
-    properties = {**config["properties"], **several}
-    return {**config, "type": ["object", "null"], "properties": properties, "patternProperties": patterns}
+    for path, key, schema in _below(_ref(program.schema.__name__), definitions):
+        if "." in path:
+            keys[path] = _any(_ref(key), *([keys[path]] if path in keys else []))
+        if any(form.get("type") == "object" for form in schema["anyOf"]):
+            patterns[f"^{re.escape(path)}{_DOTTED}"] = {}  # below lists and mappings with any keys
+    return {**config, "type": ["object", "null"], "properties": keys, "patternProperties": patterns}
 
 
-def _below(schema: Schema, definitions: Schema, path: str = "") -> Iterator[tuple[str, Schema, Schema]]:
-    """Yield the dotted path of each key below a section, of all kinds; a reference to it; and its schema."""
-    for each in schema.get("anyOf", [schema]):
-        name = each.get("$ref", "").rpartition("/")[2]
+def _below(schema: Schema, definitions: Schema, path: str = "") -> Iterator[tuple[str, str, Schema]]:
+    """Yield the dotted path of each key below a section, of all kinds; its definition's name; its schema."""
+    for form in schema.get("anyOf", [schema]):
+        name = form.get("$ref", "").rpartition("/")[2]
         for key, below in definitions.get(name, {}).get("properties", {}).items():
-            yield f"{path}{key}", _ref(f"{name}/properties/{key}"), below
+            yield f"{path}{key}", f"{name}/properties/{key}", below
             yield from _below(below, definitions, f"{path}{key}.")
-
-
-# ---- the rest of a spec
 
 
 def _of_program(name: str) -> Schema:
     """Describe studies with a program, in which a run may name another one."""
     run = {"if": {"properties": {"program": _NULL}}, "then": _ref(f"{name} run")}
-    then = {"base": _ref(f"{name} config"), "runs": _mapping(run)}
-    return _if_program(name, {"properties": then}, name == StudySpec.model_fields["program"].default)
+    then = {"properties": {"base": _ref(f"{name} config"), "runs": _mapping(run)}}
+    is_default = name == StudySpec.model_fields["program"].default
+    return _if_program([name, None], then, []) if is_default else _if_program([name], then)
 
 
-def _if_program(name: str, then: Schema, is_default: bool = False) -> Schema:
-    names = {"properties": {"program": {"enum": [name, None] if is_default else [name]}}}
-    return {"if": names if is_default else {**names, "required": ["program"]}, "then": then}
+def _if_program(names: list[str | None], then: Schema, required: Iterable[str] = ("program",)) -> Schema:
+    condition = {"properties": {"program": {"enum": names}}, "required": [*required]}
+    return {"if": condition, "then": then}
 
 
-def _report(model: Schema, sheet: Schema) -> Schema:
-    """Describe the options of a kind of report. Those of `figure` may be written flat."""
-    flat = {
-        key: _ref(f"Sheet/properties/{key}") for key in sheet["properties"] if "figure" in model["properties"]
-    }
-    required = [key for key in model["required"] if key != KIND]
-    options = {**model["properties"], **flat, KIND: {}}
-    return {**model, "properties": options, "patternProperties": {_DOTTED: {}}, "required": required}
-
-
-def _reports() -> Schema:
-    """Describe the reports of a study: names of kinds, `{KIND: {…}}`, or `{kind: KIND, …}`."""
-    reports = {name: _ref(model.__name__) for name, model in REPORTS.items()}
+def _forms() -> dict[str, dict[str, tuple[Schema, ...]]]:
+    """Return the keys that specs may write in other forms than the models have: model → key → forms."""
+    names = _choice(builtin_programs())
+    columns = _mapping({"type": ["array", "object"]})
     custom = extensions.installed("figure")
     kind = _choice((*REPORTS, *custom))
-    conditions = [{"if": {"properties": {KIND: {"const": name}}}, "then": reports[name]} for name in REPORTS]
-    flat = {"type": "object", "properties": {KIND: kind}, "required": [KIND], "allOf": conditions}
-    nested = {
+    by_kind = {
         "type": "object",
-        "properties": reports | dict.fromkeys(custom, _OBJECT),
-        "patternProperties": {_CUSTOM["pattern"]: _OBJECT},
+        "properties": {name: _ref(model.__name__) for name, model in REPORTS.items()},
+        "patternProperties": {_CUSTOM: _OBJECT, **{f"^{re.escape(name)}$": _OBJECT for name in custom}},
         "additionalProperties": False,
-        "maxProperties": 1,
     }
-    return _any({"type": "array", "items": _any(kind, flat, nested)}, kind)
-
-
-def _write_forms(definitions: Schema) -> None:
-    """Describe the keys that specs write in several forms, and the programs of runs."""
-    names, texts = _choice(builtin_programs()), {"type": "array", "items": _TEXT}
-    several_axes = _one_or_several({**definitions["AxisSpec"], "required": []})
-    columns = _mapping({"type": ["array", "object"]})
-    forms: dict[str, dict[str, tuple[Schema, ...]]] = {
+    custom_kind = {"type": "object", "properties": {KIND: _choice(custom)}, "required": [KIND]}
+    models = [_ref(model.__name__) for model in dict.fromkeys(REPORTS.values())]
+    report = _any(kind, by_kind, custom_kind, *models)
+    return {
         "StudySpec": {
             "program": (names,),
-            "seeds": (_WHOLE, {"type": "array", "items": _WHOLE}, _ref("Until")),
-            "axes": ({"type": "array", "items": _ref("AxisSpec")}, _mapping(several_axes)),
-            "claims": ({"type": "array", "items": _ref("Claim")},),
+            "seeds": ({"type": ["integer", "array"]}, _ref("Until")),
+            "axes": (_LIST, _mapping(_any(_ref("AxisSpec"), {"type": "array", "items": _ref("AxisSpec")}))),
             "family": ({"const": "none"}, _ref("Family")),
-            "reports": (_reports(),),
-            "studies": (texts, _mapping({"$ref": "#"})),
+            "reports": (report, {"type": "array", "items": report}),
+            "studies": (_LIST, {"type": "string"}, _mapping({"$ref": "#"})),
         },
-        "RunSpec": {"program": (names,), "needs": (_TEXT, texts, _mapping(_TEXT)), "label": (_LABEL,)},
+        "RunSpec": {
+            "program": (names,),
+            "needs": ({"type": ["string", "array", "object"]},),
+            "label": (_LABEL,),
+        },
         "AxisSpec": {"grid": (columns,), "zip": (columns,), "labels": (_mapping(_mapping(_LABEL)),)},
-        "Sheet": {key: (_TEXT, {"const": False}) for key in ("title", "caption")},
+        "Sheet": {key: ({"type": "string"}, {"const": False}) for key in ("title", "caption")},
     }
-    for name, keys in forms.items():
-        for key, several in keys.items():
-            about = definitions[name]["properties"][key]["description"]
-            definitions[name]["properties"][key] = {"description": about, **_any(*several, _NULL)}
-    definitions["Side"] = _any(_TEXT, texts, definitions["Side"])
-    run = definitions["RunSpec"]
-    del run["properties"]["overrides"], run["additionalProperties"]
-    run["type"] = ["object", "null"]
-    run["allOf"] = [_if_program(name, _ref(f"{name} run")) for name in builtin_programs()]

@@ -247,7 +247,10 @@ class StudySpec(BaseModel):
     def _read(cls, written: Any) -> Any:
         if not is_mapping(written):
             raise SpecError((), f"a spec is a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
-        given = {key: _unwrapped(value) for key, value in written.items() if value is not None}
+        known = cls.model_fields
+        given = {
+            key: _unwrapped(value) for key, value in written.items() if value is not None or key not in known
+        }
         if isinstance(parts := given.get(STUDIES), dict) and parts:
             shared = {key: given[key] for key in ("scale", "figure") if key in given}
             given[STUDIES] = {

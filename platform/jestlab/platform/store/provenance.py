@@ -96,6 +96,10 @@ class Checkout:
         commit = git(file.parent, "rev-parse", "HEAD")
         return None if commit is None else cls(commit.strip(), "", file.parent)
 
+    def has_changes(self) -> bool:
+        """Return whether the checkout has uncommitted changes."""
+        return bool(git(self.place, *_DIFF, "--name-only", "--", f":/{self.folder}"))
+
     def patch(self, clean: Callable[[str], str]) -> str | None:
         """Return the uncommitted changes, at most about `PATCH_BYTES`; `clean` replaces known secrets.
 
@@ -287,7 +291,7 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
     if "environment" in parts:
         listed.append(f"{len(kept_variables(os.environ))} environment variables")
     if (checkout := Checkout.of(code)) is not None:
-        changes = " with uncommitted changes" if "changes" in parts else ""
+        changes = " with uncommitted changes" if "changes" in parts and checkout.has_changes() else ""
         listed.append(f"jestlab's commit {checkout.commit[:8]}{changes}")
     if own_code:
         listed.append("custom code" if "sources" in parts else "digests of custom code")
