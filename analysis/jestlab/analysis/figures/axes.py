@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LOG_FROM = 8.0
-"""Costs that differ by this factor get a logarithmic axis, with ticks at 1, 2, 5, 10, …"""
+"""Values that differ by this factor get a logarithmic axis, with ticks at 1, 2, 5, 10, …"""
+
+WIDE = 2.0
+"""Costs that differ by this factor get a logarithmic axis."""
 
 _DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
-_BESIDE = 4.0  # points between lines at the same position
 _TICK = 4.5  # room for a tick of the horizontal axis, relative to the font size
 
 
@@ -89,9 +91,8 @@ def beside(axes: Axes, place: int, count: int) -> Any:
     """Return a transform that moves one of `count` lines sideways, so that equal positions don't overlap."""
     from matplotlib.transforms import ScaledTranslation
 
-    width = min(_BESIDE, _BESIDE * 4 / max(1, count))  # of very many lines, the same width in total
-    inches = width * (place - (count - 1) / 2) / 72
-    return axes.transData + ScaledTranslation(inches, 0, axes.figure.dpi_scale_trans)
+    points = min(4, 16 / count) * (place - (count - 1) / 2)  # of very many lines, the same width in total
+    return axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
 
 
 def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:

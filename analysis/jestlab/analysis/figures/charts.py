@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 from ..colors import REFERENCE, LabelColor
 from ..intervals import CI, INTERVAL
-from .axes import LOG_FROM
+from .axes import WIDE
 from .plot import Plot, axis_unit, near_references
 
 if TYPE_CHECKING:
@@ -42,12 +42,11 @@ def curves(plot: Plot) -> dict[str, Any]:
     band = _columns(data, {"low": "low", "high": "high"}, numbers)
     lines: dict[str, list[dict[str, list[float]]]] = {}
     for (label, _), seed in plot.data[plot.data["kind"] == "seed"].groupby(["label", "seed"], sort=False):
-        line = {"x": _rounded(seed["effort"] / divisor), "y": _rounded(seed["mean"])}
-        lines.setdefault(str(label), []).append(line)
+        lines.setdefault(str(label), []).append(_line(seed["effort"] / divisor, seed["mean"]))
     series = []
     for look, rows in _of_labels(data):
         own = columns | (band if look["seeds"] > 1 else dict.fromkeys(band, ()))
-        one = {"seeds": int(look["seeds"]), "lines": lines.get(str(look["label"]), [])}
+        one = {"seeds": int(look["seeds"]), "lines": lines.get(look["label"], [])}
         series.append(_identity(look) | one | {key: own[key][rows] for key in own})
     ends = data[(data["role"] == "baseline") & data["final"]]
     more = [f"Dotted: final value of {text}." for text in ends["text"]]
@@ -78,11 +77,8 @@ def pareto(plot: Plot) -> dict[str, Any]:
     ends = _columns(means, {"low": "low", "high": "high"}, numbers)
     ends |= {end: _rounded(means[f"cost{end[1:]}"] / divisor) for end in ("x_low", "x_high")}
     ends |= {"standing": means["standing"].where(means["role"] != "reference", "").tolist()}
-    paths = plot.data[plot.data["kind"] == "trajectory"]
-    lines = {
-        str(label): {"x": _rounded(rows["cost"] / divisor), "y": _rounded(rows["score"])}
-        for label, rows in paths.groupby("label", sort=False)
-    }
+    paths = plot.data[plot.data["kind"] == "trajectory"].groupby("label", sort=False)
+    lines = {label: _line(path["cost"] / divisor, path["score"]) for label, path in paths}
     series = []
     for place, mean in enumerate(means.to_dict("records")):
         rows = places[mean["label"]]
@@ -92,7 +88,7 @@ def pareto(plot: Plot) -> dict[str, Any]:
     front = means[means["on_front"].eq(True)].sort_values("cost")
     chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series)
     own = means.loc[means["role"] != "reference", "cost"]
-    chart["x_log"] = bool(own.max() > LOG_FROM * own.min() > 0)
+    chart["x_log"] = bool(own.max() > WIDE * own.min() > 0)
     faint = ["Faint lines: training."] * bool(lines)
     chart["about"] = _about(means, " Dots: seeds.", "Steps: Pareto front.", *faint)
     return chart | {"front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()}}
@@ -169,6 +165,10 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[
     if with_unit != title:
         text = cache(lambda value: f"{units.significant(value / divisor)} {unit}")
     return divisor, with_unit, lambda values: list(map(text, values.tolist()))
+
+
+def _line(x: pd.Series[float], y: pd.Series[float]) -> dict[str, list[float]]:
+    return {"x": _rounded(x), "y": _rounded(y)}
 
 
 def _rounded(values: pd.Series[float]) -> list[float]:

@@ -163,18 +163,15 @@ def learning_curves(
 
 def _seeds(means: pd.DataFrame, curves: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the curves of the seeds that count in the means of competing labels, if they are several."""
-    import pandas as pd
 
     several = means[(means["seeds"] > 1) & (means["role"] != "reference")].drop_duplicates("label")
     looks = several[["label", "role", "text", "color", "marker", "line", "dark"]]
-    rows = curves[["label", "seed", column, "score", "final"]].dropna()
-    ended = rows.loc[rows.pop("final") & (rows["score"].abs() < math.inf), ["label", "seed"]]
-    counted = pd.concat([ended, rows.loc[~rows["label"].isin(ended["label"]), ["label", "seed"]]])
-    rows = (
-        rows.merge(counted.drop_duplicates())
-        .merge(looks, on="label")
-        .rename(columns={column: "effort", "score": "mean"})
-    )
+    rows = curves.dropna(subset=["score", column])
+    ended = rows["final"] & (rows["score"].abs() < math.inf)
+    some = ended.groupby(rows["label"]).transform("any")
+    own = ended.groupby([rows["label"], rows["seed"]]).transform("any")
+    rows = rows.loc[own | ~some, ["label", "seed", column, "score"]].merge(looks, on="label")
+    rows = rows.rename(columns={column: "effort", "score": "mean"})
     return _thinned(rows, ["label", "seed"]).assign(kind="seed", seeds=1, final=False)
 
 
