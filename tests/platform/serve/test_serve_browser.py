@@ -60,7 +60,7 @@ def test_pages_follow_runs(lab, serving, visited):
     until(run.tab, "document.querySelector('[data-live=status]').textContent.includes('completed')")
     tab.locator("button[popovertarget='export-summary']").click()
     with tab.expect_download() as waiting:
-        tab.locator("button[data-save-file='summary.csv']").first.dispatch_event("click")  # in a menu
+        tab.locator("button[data-save-file='summary.csv']").first.click()
     assert b"uniform" in Path(waiting.value.path()).read_bytes()
     tab.locator("#table-summary td button:visible").first.click()
     until(tab, "document.querySelector('dialog').open")
@@ -78,8 +78,8 @@ def test_labels_open_in_place_and_a_table_is_one_tab_stop(lab, runs, serving, vi
     tab.evaluate("window.isSamePage = true")
     tab.locator("table.runs a.toggle", has_text="joint").click()
     until(tab, f"{seeds} === 2 && location.search === '?open=joint'")
-    tab.locator("table.runs thead a", has_text="Loss").click()
-    until(tab, "document.querySelector('table.runs th[aria-sort] a').textContent === 'Loss'")
+    tab.locator("table.runs thead a", has_text="loss").click()
+    until(tab, "document.querySelector('table.runs th[aria-sort] a').textContent === 'loss'")
     assert tab.evaluate(f"{stops}.length") == 1
     tab.locator("table.runs a.toggle", has_text="joint").focus()
     tab.keyboard.press("ArrowDown")

@@ -52,7 +52,7 @@ function awaken(page) {
   for (const hidden of page.querySelectorAll("button[data-copy][hidden]")) hidden.hidden = false;
   for (const box of page.querySelectorAll("[data-table]")) {
     const [table] = box.getElementsByTagName("table");
-    for (const [i, button] of [...box.querySelectorAll("button")].entries()) button.tabIndex = i ? -1 : 0;
+    rove(box);
     if (!table) continue;
     for (const [i, row] of [...table.querySelectorAll("tbody tr")].entries()) row.dataset.place = i;
     const names = [...table.querySelectorAll("thead tr:last-child th")].map((cell) => cell.innerText ?? cell.textContent);
@@ -113,29 +113,40 @@ document.addEventListener("change", (event) => {
   hideColumns(document, name, hidden);
 });
 
-/** Move among the buttons of a table by arrow keys; only the last one that was used is a tab stop. */
+// A table is one stop of the Tab key: the link, button, or field that was used last. Arrow keys move between them.
+
+const boxOf = (element) => element.closest("[data-table]") ?? element.closest("table");
+const stops = (box) => [...box.querySelectorAll(box.matches("[data-table], [data-table] *") ? "button" : "a[href], button, input")];
+
+function rove(box, at = 0) {
+  const all = stops(box);
+  const stop = Math.max(0, Math.min(at, all.length - 1));
+  for (const [i, each] of all.entries()) each.tabIndex = i === stop ? 0 : -1;
+}
+
 document.addEventListener("keydown", (event) => {
-  const box = event.target.closest?.("[data-table]");
+  const box = event.target.closest?.("a, button, input") && boxOf(event.target);
   const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [];
-  if (!box || dx === undefined || event.target.tagName !== "BUTTON") return;
-  const visible = [...box.querySelectorAll("button")].filter((each) => each.checkVisibility());
-  let next = visible[visible.indexOf(event.target) + dx];
+  if (!box || dx === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+  const visible = stops(box).filter((each) => each.checkVisibility());
+  let next = visible[visible.indexOf(event.target) + (dx || dy)];
   const cell = event.target.closest("th, td");
   if (dy && cell) {
-    const rows = [...box.querySelectorAll("tr")];
-    const others = dy > 0 ? rows.slice(rows.indexOf(cell.parentElement) + 1) : rows.slice(0, rows.indexOf(cell.parentElement)).reverse();
-    next = others.map((row) => row.cells[cell.cellIndex]?.querySelector("button")).find(Boolean);
-  } else if (dy) next = visible[visible.indexOf(event.target) + dy];
+    const [rows, at] = [[...box.querySelectorAll("tr")], stops(cell).indexOf(event.target)];
+    const own = rows.indexOf(cell.parentElement);
+    const others = dy > 0 ? rows.slice(own + 1) : rows.slice(0, own).reverse();
+    const cells = others.map((row) => row.cells[cell.cellIndex]).filter(Boolean);
+    next = cells.map((each) => stops(each)[at] ?? stops(each)[0]).find(Boolean);
+  }
   if (!next) return;
   event.preventDefault();
   next.focus();
 });
 
 document.addEventListener("focusin", (event) => {
-  const box = event.target.tagName === "BUTTON" && event.target.closest("[data-table]");
-  if (!box) return;
-  for (const button of box.querySelectorAll('button[tabindex="0"]')) button.tabIndex = -1;
-  event.target.tabIndex = 0;
+  const box = boxOf(event.target);
+  const at = box ? stops(box).indexOf(event.target) : -1;
+  if (at >= 0) rove(box, at);
 });
 
 // The dialog that shows the provenance of a cell.

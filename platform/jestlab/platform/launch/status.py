@@ -173,10 +173,12 @@ class Watch:
         Raises:
             UserError: The experiment doesn't exist any more.
         """
-        began, snapshot = time.monotonic(), self._store.snapshot(self._experiment)
+        began = time.monotonic()
         idle_seconds = began - self._read_at
-        is_due = snapshot != self._snapshot or idle_seconds >= _REFRESH_SECONDS
-        if self._snapshot is None or (is_due and idle_seconds >= 20 * self._read_seconds):
+        if self._snapshot is not None and idle_seconds < 20 * self._read_seconds:
+            return self._rows
+        snapshot = self._store.snapshot(self._experiment)
+        if snapshot != self._snapshot or idle_seconds >= _REFRESH_SECONDS:
             self._rows = read_status(self._store, self._experiment)
             self._snapshot, self._read_at = snapshot, time.monotonic()
             self._read_seconds = self._read_at - began

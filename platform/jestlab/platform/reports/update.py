@@ -357,4 +357,4 @@ def store_state(store: Store, study: str, parts: Collection[str] = ()) -> Iterat
     queries += (select(func.count(), func.max(column)) for column in latest)
     with store.reading() as connection:
         for query in queries:
-            yield sorted(map(repr, connection.execute(query)))
+            yield sorted(repr(tuple(row)) for row in connection.execute(query))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
@@ -15,7 +14,6 @@ from jestlab.analysis.intervals import direction
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.tables.show import MISSING
 from jestlab.analysis.units import near
-from jestlab.platform.errors import UserError
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.serve.experiment import paint
 from jestlab.platform.serve.labs import Labs, Missing, Served
@@ -32,8 +30,6 @@ from jestlab.platform.serve.run import (
 
 MOST_COMPARED = 20
 """Maximum number of compared runs."""
-
-_DIGIT_SPACE, _POINT_SPACE = "\u2007", "\u2008"
 
 
 def page(labs: Labs, request: Request) -> Any:
@@ -56,21 +52,16 @@ def page(labs: Labs, request: Request) -> Any:
             for name, curve in curves_in_units(served, fingerprint, names).items():
                 charts[name].append(line | dict(zip("xy", curve, strict=True)))
         return {"charts": charts, "left": left}
-    wanted = query.get("base", "")
-    base = next((i for i, run in enumerate(runs) if wanted in (run["name"], run["run"])), 0)
-    if wanted and runs and wanted not in (runs[base]["name"], runs[base]["run"]):
-        raise UserError(f"base {wanted!r} isn't one of the compared runs")
     config = _side_by_side([run["config"] for run in runs])
     return render(
         "compare.html.j2",
         here="",
         runs=runs,
         colors=colors,
-        base=base,
         left=left,
         different=[(key, row) for key, row in config if len(set(row)) > 1],
         equal=[(key, row[0]) for key, row in config if len(set(row)) == 1],
-        scores=_differences([run["scores"] for run in runs], base),
+        scores=_differences([run["scores"] for run in runs]),
         charts={name: title for run in runs for name, title in run["charts"].items()},
         most=MOST_COMPARED,
         lab=lab,
@@ -79,27 +70,15 @@ def page(labs: Labs, request: Request) -> Any:
 
 
 def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str]]:
-    """Find the runs that a name of a comparison means.
-
-    Raises:
-        UserError: No run has the name, or it is ambiguous.
-    """
+    """Find the runs that a name of a comparison means; a run comes before a label of the same name."""
     experiment, _, rest = name.partition("/")
     if not rest:
         return [labs.with_run(name, lab)]
-    holders = []
-    for each in labs.among(lab):
-        with suppress(Missing):
-            holders.append(labs.with_experiment(experiment, each.name))
-    if len(holders) > 1:
-        raise UserError(f"several labs have {experiment!r}: add &lab={holders[0].name} to the address")
-    [served] = holders or [labs.with_experiment(experiment, lab)]
+    served = labs.with_experiment(experiment, lab)
     rows = [row.run for row in served.status(experiment)]
     label, _, seed = rest.rpartition("/")
     one = [run.fingerprint for run in rows if (run.label, str(run.seed)) == (label, seed)]
     whole = [run.fingerprint for run in rows if run.label == rest]
-    if one and whole:
-        raise UserError(f"{name!r} is a run and also a label: give the fingerprint of the run")
     if not one and not whole:
         hint = near(name, (f"{experiment}/{run.label}/{run.seed}" for run in rows))
         raise Missing(f"no run {name!r}: expected experiment/label/seed; {hint}".rstrip("; "))
@@ -130,15 +109,15 @@ def _side_by_side(columns: list[dict[str, str]]) -> list[tuple[str, list[str]]]:
 
 
 def _differences(
-    columns: Sequence[Mapping[str, tuple[float | None, Metric]]], base: int
+    columns: Sequence[Mapping[str, tuple[float | None, Metric]]],
 ) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return score → for each run, its value, its difference from a run, and whether that is better."""
+    """Return score → for each run, its value, its difference from the first, and whether that is better."""
     table = []
     for key in sorted({key for column in columns for key in column}):
         metric = next(column[key][1] for column in columns if key in column)
         values = [column[key][0] if key in column else None for column in columns]
         known = [math.nan if value is None else value for value in values]
-        deltas = [math.nan if i == base else value - known[base] for i, value in enumerate(known)]
+        deltas = [math.nan, *(value - known[0] for value in known[1:])]
         row = [
             {
                 "text": MISSING if math.isnan(value) else metric.text(value),
@@ -150,19 +129,4 @@ def _differences(
             for value, delta in zip(known, deltas, strict=True)
         ]
         table.append((key, row))
-    for i in range(len(columns)):
-        for part in ("text", "delta"):
-            texts = aligned([row[i][part] for _, row in table])
-            for (_, row), padded in zip(table, texts, strict=True):
-                row[i][part] = padded
     return table
-
-
-def aligned(numbers: Sequence[str]) -> list[str]:
-    """Pad numbers with spaces as wide as digits, so that the decimal points of a column are aligned."""
-    decimals = [len(number.partition(".")[2]) for number in numbers]
-    widest = max(decimals, default=0)
-    return [
-        number + (_POINT_SPACE if widest and not digits else "") + _DIGIT_SPACE * (widest - digits)
-        for number, digits in zip(numbers, decimals, strict=True)
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,7 +26,6 @@ from jestlab.platform.serve.groups import (
     by_state,
     cells,
     combined,
-    group_cells,
 )
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import GLYPHS, address, parse_whole, render
@@ -42,17 +40,11 @@ PER_PAGE = 100
 MOST_SEEDS = 500
 """Maximum number of runs that the table shows under an open label."""
 
-OPENED = 20
-"""If a filter finds at most this many runs, their labels are open."""
-
 MOST_CURVES = 200
 """Maximum number of curves of a plot, running runs first."""
 
 MADE_FIRST = 1_000
-"""Maximum number of runs of an experiment whose results are made before its page is sent."""
-
-INLINE = 1024 * 1024
-"""Maximum length of results that are a part of the page; longer ones follow in a request."""
+"""Maximum number of runs of an experiment whose page has the results; otherwise they follow in a request."""
 
 SORTS = ("run", "state", "score", *COLUMNS)
 """Columns by which the table of runs can be sorted."""
@@ -62,18 +54,17 @@ def page(labs: Labs, request: Request) -> str:
     """Show an experiment."""
     served, name, query = _requested_lab(labs, request), request.path_params["name"], request.query_params
     status = served.status(name)
-    made = _results(served, name, len(status), request)
+    is_whole = len(status) <= MADE_FIRST and "live" not in request.headers
+    made = _results(served, name, is_whole)
     scores = made.parts.scores if made else Scores()
     chosen = _requested_rows(status, request)
     labels = _sorted(by_label(chosen), scores, query.get("sort", ""))
     start = (max(1, parse_whole(query.get("page", "")) or 1) - 1) * PER_PAGE
-    is_filtered = bool(query.get("find") or query.get("state"))
-    opened = {label for label, _ in labels} if is_filtered and len(chosen) <= OPENED else set()
-    opened |= set(query.getlist("open"))
+    opened = set(query.getlist("open"))
     groups = [_group(rows, scores, label in opened) for label, rows in labels[start : start + PER_PAGE]]
     for group in groups:
         group["toggle"] = _link(request, open=sorted(opened ^ {group["label"]}) or None)
-    marked = tags_of_runs(served.store, [seed["run"] for group in groups for seed in group["seeds"]])
+    marked = tags_of_runs(served.store, [row["run"] for group in groups for row in (group, *group["seeds"])])
     [about] = [row for row in served.store.experiments() if row.name == name]
     subject = Subject(experiment=name)
     return render(
@@ -93,14 +84,14 @@ def page(labs: Labs, request: Request) -> str:
         pages=max(1, -(-len(labels) // PER_PAGE)),
         query=query,
         sorts=SORTS,
-        counts=by_state(Counter(row.run.state for row in status if not row.is_repeat)),
+        counts=by_state(row for row in status if not row.is_repeat),
         totals=_cost_text(status),
         waits=" · ".join(line.strip() for line in wait_lines(status)),
         notes=notes(served.store, subject),
         tags=tags(served.store, subject),
         writes=labs.writes,
         parts=_parts(made),
-        made=made if made and len(made.parts.html) <= INLINE and "live" not in request.headers else None,
+        made=made if is_whole else None,
         link=partial(_link, request),
         data_address=partial(_data_address, name, request),
     )
@@ -114,9 +105,9 @@ def _parts(made: MadeResults | None) -> tuple[str, str]:
     return answer, others
 
 
-def _results(served: Served, name: str, runs: int, request: Request) -> MadeResults | None:
-    """Return the results of an experiment; None for a large one whose results were not made yet."""
-    if runs > MADE_FIRST or "live" in request.headers:
+def _results(served: Served, name: str, is_whole: bool) -> MadeResults | None:
+    """Return the results of an experiment; unless a whole page needs them, those that were made last."""
+    if not is_whole:
         return served.results.latest(name)
     with suppress(UserError):  # the request for the results reports it
         return served.results.of(name)
@@ -140,7 +131,7 @@ def _sorted(
         if key == "state":
             return max(of_state(row.run.state) for row in rows)
         if key == "score":
-            return scores.run(rows[0]) if len(rows) == 1 else scores.mean(rows[0].run.label)
+            return scores.run(rows[0].run) if len(rows) == 1 else scores.mean(rows[0].run.label)
         return combined(COLUMNS[key], rows)
 
     def in_order(parts: Iterable[list[RunStatus]]) -> list[list[RunStatus]]:
@@ -156,10 +147,8 @@ def _sorted(
 
 def _group(rows: Sequence[RunStatus], scores: Scores, is_open: bool) -> dict[str, Any]:
     """Return the cells of a label and, if it is open, of its runs."""
-    label = rows[0].run.label
-    seeds = [cells(row, scores) for row in rows[:MOST_SEEDS]] if is_open or len(rows) == 1 else []
-    cells_of_label = group_cells(label, rows, scores)
-    return cells_of_label | {
+    seeds = [cells([row], scores) for row in rows[:MOST_SEEDS]] if is_open and len(rows) > 1 else []
+    return cells(rows, scores) | {
         "seeds": seeds,
         "hidden": len(rows) - len(seeds),
         "is_open": is_open and len(rows) > 1,
@@ -169,8 +158,8 @@ def _group(rows: Sequence[RunStatus], scores: Scores, is_open: bool) -> dict[str
 def _columns(groups: Sequence[Mapping[str, Any]], scores: Scores) -> dict[str, str]:
     """Return key → header of the columns that have a value on the page."""
     suffix = f", {scores.metric.suffix}" if scores.metric.suffix else ""
-    titles = {"score": f"{scores.title}{suffix}", "delta": f"Δ {scores.baseline}", "trend": "Trend"}
-    titles |= {"state": "State"}
+    titles = {"score": f"{scores.title}{suffix}", "delta": f"Δ {scores.baseline}"}
+    titles |= {"trend": "trend", "state": "state"}
     titles |= {key: column.title for key, column in COLUMNS.items() if key != "progress"}
     rows = [row for group in groups for row in (group, *group["seeds"])]
     return {

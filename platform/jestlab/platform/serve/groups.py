@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis import units
 from jestlab.analysis.metrics import Metric
+from jestlab.analysis.tables import show
 from jestlab.platform.launch.status import RunStatus
+from jestlab.platform.programs.failures import headline, kind_of
 from jestlab.platform.serve.rendering import GLYPHS, duration, number
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import RunSummary
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
 
 SPARK = (120, 28)
 """Width and height of a sparkline, pixels."""
-
-
-_EXIT = re.compile(r"^exit code -?\d+: ")
-_NUMBERS = re.compile(r"\S*/\S*|0x[0-9a-f]+|\d+")
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,11 @@ def _share(row: RunStatus) -> float | None:
 
 
 COLUMNS: dict[str, Column] = {
-    "progress": Column("Progress", _share, fmean, "{:.0%}".format),
-    "loss": Column("Loss", lambda row: row.loss, fmean, number),
-    "speed": Column("Examples/s", lambda row: row.rate, sum, "{:,.0f}".format),
-    "left": Column("Time left", lambda row: row.progress.seconds_left, max, duration),
-    "hours": Column("Time", lambda row: row.cost.actual_hours, fmean, units.duration),
+    "progress": Column("progress", _share, fmean, "{:.0%}".format),
+    "loss": Column("loss", lambda row: row.loss, fmean, number),
+    "speed": Column("examples/s", lambda row: row.rate, sum, "{:,.0f}".format),
+    "left": Column("time left", lambda row: row.progress.seconds_left, max, duration),
+    "hours": Column("time", lambda row: row.cost.actual_hours, fmean, units.duration),
     "flops": Column("FLOPs", lambda row: row.cost.actual_flops, sum, units.flops),
 }
 """Key → column of numbers, which can be sorted by."""
@@ -102,7 +99,7 @@ class Scores:
         else:
             half = half_widths(table["score_std"], table["score_seeds"])
             half[table["diverged"]] = math.nan  # the other seeds are a biased selection
-            table = table.assign(low=table["score_mean"] - half, high=table["score_mean"] + half)
+            table = table.assign(score_low=table["score_mean"] - half, score_high=table["score_mean"] + half)
             labels = table.to_dict("index")
         return cls(
             title=frames.averaged[0] if len(frames.averaged) == 1 else "score",
@@ -116,15 +113,13 @@ class Scores:
             },
         )
 
-    def interval(self, label: str, column: str, sign: str = "") -> str:
-        """Write the mean of `score` or `delta` over the seeds of a label, with its confidence interval."""
-        row = self.labels.get(label, {})
-        low, high = ("low", "high") if column == "score" else ("delta_low", "delta_high")
-        value, *ends = (float(row.get(key, math.nan)) for key in (f"{column}_mean", low, high))
-        if math.isnan(value):
-            return ""
-        text = self.metric.text(value, sign)
-        return text if math.isnan(ends[0]) else f"{text} [{', '.join(self.metric.texts(ends, sign))}]"
+    def of_label(self, label: str) -> tuple[str, str]:
+        """Write the mean score of a label and its difference from the baseline, with confidence intervals."""
+        row, texts = self.labels.get(label, {}), []
+        for name, sign in (("score", ""), ("delta", "+")):
+            value, low, high = (float(row.get(f"{name}_{end}", math.nan)) for end in ("mean", "low", "high"))
+            texts.append("" if math.isnan(value) else show.interval(value, low, high, self.metric, sign))
+        return texts[0], texts[1]
 
     def standing(self, label: str) -> str:
         """Return whether a label is better ("good") or worse ("bad") than the baseline; empty if unclear."""
@@ -134,10 +129,18 @@ class Scores:
         side = direction(row["delta_low"], row["delta_high"]) if row else 0
         return "" if side == 0 or self.metric.goal is None else "good" if side == self.metric.sign else "bad"
 
-    def run(self, row: RunStatus) -> float | None:
+    def run(self, run: RunSummary) -> float | None:
         """Return the last score of a run; None if unknown."""
-        value = self.runs.get((row.run.label, row.run.seed), math.nan)
+        value = self.runs.get((run.label, run.seed), math.nan)
         return None if math.isnan(value) else value
+
+    def of_run(self, run: RunSummary) -> tuple[str, str]:
+        """Write the last score of a run, and its difference from the baseline's run of the same seed."""
+        score, baseline = (self.runs.get((label, run.seed), math.nan) for label in (run.label, self.baseline))
+        is_compared = run.label in self.labels and run.label != self.baseline
+        delta = score - baseline if is_compared else math.nan
+        text = self.metric.text
+        return "" if math.isnan(score) else text(score), "" if math.isnan(delta) else text(delta, "+")
 
     def mean(self, label: str) -> float | None:
         """Return the mean score of a label; None if unknown."""
@@ -145,9 +148,10 @@ class Scores:
         return None if math.isnan(value) else value
 
 
-def by_state(counts: Mapping[RunState, int]) -> dict[str, int]:
+def by_state(rows: Iterable[RunStatus]) -> dict[str, int]:
     """Return the number of runs by state; states without runs are omitted."""
-    return {state.value: counts[state] for state in GLYPHS if counts.get(state)}
+    counts = Counter(row.run.state for row in rows)
+    return {state.value: counts[state] for state in GLYPHS if counts[state]}
 
 
 def by_label(rows: Iterable[RunStatus]) -> dict[str, list[RunStatus]]:
@@ -164,66 +168,33 @@ def combined(column: Column, rows: Sequence[RunStatus]) -> float | None:
     return column.combine(values) if values else None
 
 
-def group_cells(label: str, rows: Sequence[RunStatus], scores: Scores) -> dict[str, Any]:
-    """Return the cells of a label in the table of runs, as the template shows them."""
+def cells(rows: Sequence[RunStatus], scores: Scores | None = None) -> dict[str, Any]:
+    """Return the cells of a label, or of a single run, in the table of runs, as the template shows them."""
+    run, is_run, scores = rows[0].run, len(rows) == 1, scores or Scores()
     values = {key: combined(column, rows) for key, column in COLUMNS.items()}
+    texts = {key: "" if value is None else COLUMNS[key].text(value) for key, value in values.items()}
+    score, delta = scores.of_run(run) if is_run else scores.of_label(run.label)
     reasons: dict[str, list[str]] = {}
     for row in rows:
-        if row.run.reason and row.wait is None:  # the page has another list of waiting runs
-            reasons.setdefault(kind_of(row.run.reason), []).append(error_of(row.run.reason))
+        if row.run.reason and (is_run or row.wait is None):  # the page has a list of the labels that wait
+            reasons.setdefault(kind_of(row.run.reason), []).append(headline(row.run.reason))
     [reason, *others] = max(reasons.values(), key=len, default=[""])
-    return _texts(values) | {
-        "label": label,
-        "count": len(rows),
-        "states": by_state(Counter(row.run.state for row in rows)),
-        "state": "",
-        "step": cells(rows[0])["step"] if len(rows) == 1 else "",
-        "share": values["progress"],
-        "score": scores.interval(label, "score"),
-        "delta": scores.interval(label, "delta", "+"),
-        "standing": scores.standing(label),
-        "trend": spark(*scores.trends.get(label, ((), ()))),
-        "reason": f"{reason} ×{len(others) + 1}" if others else reason,
-        "detail": "",
-    }
-
-
-def cells(row: RunStatus, scores: Scores | None = None) -> dict[str, Any]:
-    """Return the cells of a run in the table of runs, as the template shows them."""
-    run, scores = row.run, scores or Scores()
-    values = {key: column.value(row) for key, column in COLUMNS.items()}
-    score, baseline = scores.run(row), scores.runs.get((scores.baseline, run.seed), math.nan)
-    is_compared = score is not None and run.label in scores.labels and run.label != scores.baseline
-    delta = score - baseline if is_compared and score is not None else math.nan
-    return _texts(values) | {
+    return texts | {
         "run": run.fingerprint,
         "label": run.label,
         "seed": run.seed,
-        "count": 1,
-        "standing": "",
-        "trend": "",
-        "state": run.state.value,
+        "count": len(rows),
+        "states": by_state(rows),
+        "state": run.state.value if is_run else "",
+        "step": f"{run.step:,}" + (f" of {run.total_steps:,}" if run.total_steps else "") if is_run else "",
         "share": values["progress"],
-        "step": f"{run.step:,}" + (f" of {run.total_steps:,}" if run.total_steps else ""),
-        "score": "" if score is None else scores.metric.text(score),
-        "delta": "" if math.isnan(delta) else scores.metric.text(delta, "+"),
-        "reason": error_of(run.reason),
-        "detail": run.reason or "",
+        "score": score,
+        "delta": delta,
+        "standing": "" if is_run else scores.standing(run.label),
+        "trend": "" if is_run else spark(*scores.trends.get(run.label, ((), ()))),
+        "reason": f"{reason} ×{len(others) + 1}" if others else reason,
+        "detail": (run.reason or "") if is_run else "",
     }
-
-
-def _texts(values: Mapping[str, float | None]) -> dict[str, str]:
-    return {key: "" if value is None else COLUMNS[key].text(value) for key, value in values.items()}
-
-
-def error_of(reason: str | None) -> str:
-    """Return the exception in the reason of a failure: the last line of the log, without the exit code."""
-    return _EXIT.sub("", (reason or "").rpartition(" | ")[2])
-
-
-def kind_of(reason: str | None) -> str:
-    """Return the exception without the numbers and paths in which identical failures differ."""
-    return _NUMBERS.sub("#", error_of(reason))
 
 
 def spark(x: Sequence[float], y: Sequence[float]) -> str:

@@ -26,8 +26,9 @@ from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.planning import compare as comparison
+from jestlab.platform.programs.failures import headline, kind_of
 from jestlab.platform.serve.experiment import Curve, curves_of
-from jestlab.platform.serve.groups import cells, error_of, kind_of
+from jestlab.platform.serve.groups import cells
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, as_text, duration, parse_whole, render, when
 from jestlab.platform.store.annotations import Subject, notes, tags
@@ -48,9 +49,6 @@ _Data = Mapping[str, Sequence[Mapping[str, Any]]]
 
 _EFFORTS = ("examples_seen", "distinct_examples", "flops_total", "seconds")
 """Metrics that measure progress, which need no chart."""
-
-_FIRST = (LOSS, "train_loss", "val_loss", "grad_norm", "learning_rate", "lr")
-"""Metrics whose charts come first."""
 
 _CLOCKS = {"examples": "examples_seen", "seconds": "seconds"}
 """Horizontal axis → column of evaluations, and metric, with its values."""
@@ -135,8 +133,8 @@ def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             for name in ("started_at", "ended_at")
         )
         row = {
-            **{name: attempt[name] for name in ("state", "host", "executor", "device", "exit_code")},
-            "error": error_of(attempt["reason"]),
+            **{name: attempt[name] for name in ("state", "host", "executor", "device")},
+            "error": headline(attempt["reason"] or ""),
             "detail": attempt["reason"] or "",
             "code": _code(attempt),
             "number": attempt["number"],
@@ -144,8 +142,7 @@ def _folded(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "started": when(start),
             "took": duration((end - start).total_seconds()) if start and end else "",
         }
-        kind = [row[name] for name in ("state", "host", "executor", "code", "exit_code")]
-        kind.append(kind_of(attempt["reason"]))
+        kind = [*(row[name] for name in ("state", "host", "executor", "code")), kind_of(row["error"])]
         if rows and rows[-1]["kind"] == kind:
             before = rows.pop()
             row |= {"number": before["number"], "started": before["started"], "times": before["times"] + 1}
@@ -205,11 +202,10 @@ def page(labs: Labs, request: Request) -> Any:
 
 
 def charts_of(data: _Data, metrics: Metrics) -> dict[str, str]:
-    """Return name → title of the charts of a run: loss and training metrics, scores, then all others."""
-    logged = sorted(row["name"] for row in data["metrics"] if row["name"] not in _EFFORTS)
-    plain = [name for name in logged if "/" not in name]
-    plain.sort(key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    names = dict.fromkeys([*plain[: MOST_CURVES // 2], *sorted(map(_name, data["scores"])), *plain, *logged])
+    """Return name → title of the charts of a run: the loss, scores, then all other metrics."""
+    logged = sorted({row["name"] for row in data["metrics"]} - {*_EFFORTS})
+    first = [LOSS] if LOSS in logged else []
+    names = dict.fromkeys([*first, *sorted(map(_name, data["scores"])), *logged])
     return {name: heading(name, metrics.of(name)) for name in names}
 
 
@@ -223,10 +219,10 @@ def curves(labs: Labs, request: Request) -> dict[str, Any]:
     given = parse_whole(request.query_params.get("width", ""))
     width = 800 if given is None else min(max(given, 50), 4_000)
     names = request.query_params.getlist("metric")[:MOST_CURVES] or [LOSS]
-    clocks = {axis: _clock(served.store, fingerprint, axis) for axis in _CLOCKS}
+    clocks = {axis: _clock(served.store, fingerprint, column) for axis, column in _CLOCKS.items()}
     charts = {}
     for name, (steps, values) in curves_in_units(served, fingerprint, names, width).items():
-        x = {"steps": steps} | {axis: _at(clock, steps) for axis, clock in clocks.items() if clock}
+        x = {"steps": steps} | {axis: _at(clock, steps) for axis, clock in clocks.items() if len(clock) > 1}
         charts[name] = [{"x": x, "y": values}]
     return {"charts": charts, "left": 0}
 
@@ -248,14 +244,12 @@ def curves_in_units(
     return found
 
 
-def _clock(store: Store, fingerprint: str, axis: str) -> dict[int, float]:
-    """Return the examples or seconds at the steps where they were recorded; empty if they never were."""
-    column = _CLOCKS[axis]
+def _clock(store: Store, fingerprint: str, column: str) -> dict[int, float]:
+    """Return the examples or seconds at the start and at the steps where they were recorded."""
     logged = curves_of(store, [fingerprint], column)[fingerprint]
     rows = read(store, fingerprint, "scores")["scores"]
-    known = {row["step"]: row[column] for row in rows if row[column] is not None}
-    known |= {step: value for step, value in zip(*logged, strict=True) if value is not None}
-    return {0: 0.0} | known if known else {}
+    points = [*((row["step"], row[column]) for row in rows), *zip(*logged, strict=True)]
+    return {0: 0.0} | {step: value for step, value in points if value is not None}
 
 
 def _at(clock: Mapping[int, float], steps: Sequence[int]) -> list[float | None]:
@@ -320,7 +314,7 @@ def _requested_run(labs: Labs, request: Request) -> tuple[Served, str]:
 def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | None:
     """Return the run's cells on its experiment's page."""
     rows = served.status(experiment)
-    return next((cells(row) for row in rows if row.run.fingerprint == fingerprint), None)
+    return next((cells([row]) for row in rows if row.run.fingerprint == fingerprint), None)
 
 
 def _changed(record: RunRecord) -> list[tuple[str, str, str]]:

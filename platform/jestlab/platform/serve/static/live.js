@@ -149,35 +149,6 @@ document.addEventListener("click", (event) => {
   refresh().catch(showError);
 });
 
-// ---- tables
-
-const stops = (part) => [...part.querySelectorAll("a[href], button, input")];
-
-/** Make a table one stop of the Tab key, by default its first link; arrows move between links, buttons, and fields. */
-function rove(table, at = 0) {
-  const all = stops(table);
-  const current = Math.max(0, Math.min(at, all.length - 1));
-  all.forEach((each, i) => each.tabIndex = i === current ? 0 : -1);
-}
-
-const MOVES = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Home: [0, -99], End: [0, 99] };
-
-document.addEventListener("keydown", (event) => {
-  const [down, along] = MOVES[event.key] ?? [];
-  const row = event.target.closest("table:not([data-table] *) tr");
-  if (down === undefined || !row || event.altKey || event.ctrlKey || event.metaKey) return;
-  const table = row.closest("table");
-  const rows = [...table.rows].filter((each) => stops(each).length);
-  const own = stops(row);
-  const next = down ? rows[rows.indexOf(row) + down] : row;
-  if (!next) return;
-  const at = own.indexOf(event.target) + along;
-  const to = stops(next).at(Math.max(0, Math.min(at, stops(next).length - 1)));
-  event.preventDefault();
-  rove(table, stops(table).indexOf(to));
-  to.focus();
-});
-
 // Fields that filter the rows of a table.
 document.addEventListener("input", (event) => {
   const { filter } = event.target.dataset;
@@ -198,7 +169,7 @@ function followResults(place) {
     const response = await request(place.dataset.results, etag ? { "If-None-Match": etag } : {});
     if (response === null) return;
     const text = await response.text();
-    if (document.querySelector("dialog[open]")) return; // don't replace a number while a dialog explains it
+    if (document.querySelector("dialog[open], :popover-open")) return; // the reader uses a part of the results
     etag = response.headers.get("etag") ?? "";
     const busy = await inSlices(replaceResults(place, text));
     pauseEnd = performance.now() + DUTY * busy;
