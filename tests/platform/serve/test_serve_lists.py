@@ -14,7 +14,7 @@ from tests.platform.serve.conftest import STUDY, record
 from tests.platform.serve.test_serve_browser import until
 from tests.waiting import wait_until
 
-from jestlab.platform.serve import overviews, search
+from jestlab.platform.serve import experiments, overviews, search
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.store import Store
 
@@ -105,6 +105,10 @@ def test_answers_of_experiments_follow_and_are_updated(lab, runs, client, monkey
     words = ("retract", "toy/joint/1", "wrong data", "--store", lab.store_url)
     assert labs.here(*words, root=lab.root).returncode == 0
     wait_until(lambda: asks.get("/") and computed.call_count == 2)
+    monkeypatch.setattr(experiments, "MOST_RUNS", 1)
+    assert "On its page: it has 6 runs" in (large := client(lab)).get("/").text
+    assert large.get("/experiment/toy/results").status == 200 and "On its page" not in large.get("/").text
+    assert computed.call_count == 2
 
 
 def test_search_by_keyboard_completes_names_and_compares(lab, runs, serving, visited):

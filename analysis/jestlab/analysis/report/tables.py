@@ -255,8 +255,8 @@ def failure_table(history: History) -> Table | None:
     Returns:
         A table whose frame has the columns error (of the exception), times, runs (label/seed, and #attempt),
         ended (state of the attempts), state (current states of the runs), before (lines printed before the
-        error), and at (UTC), exit_code, host, and log (relative to the lab's root) of the last attempt. None
-        if nothing failed.
+        error), and at (UTC), exit_code, host, log (relative to the lab's root), and fingerprint of the last
+        attempt. None if nothing failed.
     """
     import pandas as pd
 
@@ -297,9 +297,9 @@ def failure_table(history: History) -> Table | None:
                 "state": ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in now.items()),
                 "before": before,
             }
-            | {key: last.get(key) for key in ("at", "exit_code", "host", "log")}
+            | {key: last.get(key) for key in ("at", "exit_code", "host", "log", "fingerprint")}
         )
-    frame = pd.DataFrame(rows, columns=[*_FAILURE]).astype({"exit_code": "Int64"})
+    frame = pd.DataFrame(rows, columns=[*_FAILURE, "fingerprint"]).astype({"exit_code": "Int64"})
     frame.insert(0, "row", frame.index.map(str))
     frame.insert(1, "apart", False)
     notes = ["log: of the last attempt, relative to the lab's root"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from sqlalchemy import func, select
@@ -11,32 +10,24 @@ from starlette.requests import Request
 
 from jestlab.platform.serve.labs import Labs, Served
 from jestlab.platform.serve.overviews import MOST_RUNS, Overview
-from jestlab.platform.serve.rendering import address, parse_whole, render
+from jestlab.platform.serve.rendering import render
 from jestlab.platform.store.annotations import tags_of_experiments
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.tables import AcceptanceRow, RegistrationRow, RetractionRow
 
-PER_PAGE = 100
-"""Experiments per page of the list."""
-
 
 def page(labs: Labs, request: Request) -> str:
     """Show the experiments that the request asks for: running ones, then the last active ones."""
-    find, tag, lab, number = (request.query_params.get(name, "") for name in ("find", "tag", "lab", "page"))
+    find, tag, lab = (request.query_params.get(name, "") for name in ("find", "tag", "lab"))
     rows = [row for served in labs.among(lab or None) for row in _rows(served)]
     found = [
-        row
-        for row in rows
+        row | {"overview": _overview(row)}
+        for row in sorted(rows, key=_activity, reverse=True)
         if (not tag or tag in row["tags"]) and all(word in row["text"] for word in find.lower().split())
     ]
-    found.sort(key=_activity, reverse=True)
-    start = (max(1, parse_whole(number) or 1) - 1) * PER_PAGE
-    shown = found[start : start + PER_PAGE]
     return render(
-        "experiments.html.j2", here="experiments", several=len(labs) > 1, found=len(found), total=len(rows),
-        rows=[row | {"overview": _overview(row)} for row in shown], find=find, tag=tag, lab=lab,
-        tags=sorted({name for row in rows for name in row["tags"]}), page=start // PER_PAGE + 1,
-        pages=max(1, -(-len(found) // PER_PAGE)), link=partial(address, find=find, tag=tag, lab=lab),
+        "experiments.html.j2", here="experiments", several=len(labs) > 1, rows=found, total=len(rows),
+        find=find, tag=tag, lab=lab, tags=sorted({name for row in rows for name in row["tags"]}),
         most_runs=MOST_RUNS,
     )  # fmt: skip
 
