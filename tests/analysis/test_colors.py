@@ -1,11 +1,8 @@
 """Colors of labels: the same for the whole experiment, legible on both backgrounds."""
 
-import re
-
 import pytest
 
 from jestlab.analysis import colors
-from jestlab.analysis.report.html import own_file
 from jestlab.analysis.results import opened
 
 
@@ -39,7 +36,7 @@ def test_a_union_has_the_colors_of_its_studies():
 
 
 def test_repeated_colors_have_another_dash():
-    found = [colors.numbered(position) for position in range(40)]
+    found = [*colors.in_order(map(str, range(40)), "").values()][1:]
     assert len(set(found)) == 40 and {each.dash for each in found[:8]} == {""}
 
 
@@ -66,10 +63,3 @@ def test_contrast(theme, paper):
     for color in (colors.BASELINE, *colors.PALETTE):
         assert contrast(getattr(color, theme), paper) >= 4.5, color
     assert contrast(getattr(colors.REFERENCE, theme), paper) >= 3
-
-
-def test_pages_have_a_marker_for_each_dash():
-    shapes = own_file("plot.js").partition("const SHAPES = {")[2].partition("};")[0]
-    assert {colors.numbered(position).dash for position in range(100)} == set(
-        re.findall(r'^  "(.*?)"', shapes, re.M)
-    )

@@ -53,16 +53,13 @@ PALETTE = (
 _DASHES = ("", "10,3", "10,3,2,3", "4,2", "16,3,2,3,2,3")
 
 
-def numbered(position: int) -> LabelColor:
-    """Return the color of the label at a position, from 0; colors repeat with another dash."""
-    color = PALETTE[position % len(PALETTE)]
-    return replace(color, dash=_DASHES[position // len(PALETTE) % len(_DASHES)])
-
-
 def in_order(labels: Iterable[str], baseline: str) -> dict[str, LabelColor]:
-    """Choose a color for each label by its position among the labels except the baseline."""
-    others = [label for label in labels if label != baseline]
-    return {baseline: BASELINE} | {label: numbered(position) for position, label in enumerate(others)}
+    """Choose a color for each label by its position among the others; colors repeat with another dash."""
+    chosen = {baseline: BASELINE}
+    for position, label in enumerate(label for label in labels if label != baseline):
+        repeat, place = divmod(position, len(PALETTE))
+        chosen[label] = replace(PALETTE[place], dash=_DASHES[repeat % len(_DASHES)])
+    return chosen
 
 
 def label_colors(
@@ -74,16 +71,16 @@ def label_colors(
         rows: Run, label, point, and whether other runs need the run, in the order of the study.
         spec: The study, as stored. In a union, a label has the color that it has in its study.
     """
-    labels = {label: (run, label, point, needed) for run, label, point, needed in rows}
-    names = Names(spec, (row[:3] for row in labels.values()))
+    labels = {label: (run, point, needed) for run, label, point, needed in rows}
+    names = Names(spec, ((run, label, point) for label, (run, point, _) in labels.items()))
     of_studies: dict[str, list[str]] = {}
-    for run, label, _, _ in labels.values():
+    for label, (run, *_) in labels.items():
         of_studies.setdefault(study_of(spec, run)[1], []).append(label)
     colors: dict[str, LabelColor] = {}
     for prefix, members in of_studies.items():
         study = study_of(spec, labels[members[0]][0])[0]
         named = next(filter(None, (report.get("baseline") for report in study.get("reports") or ())), "")
-        rivals = [label for label in members if not labels[label][3]]
+        rivals = [label for label in members if not labels[label][2]]
         baseline = next(iter([*names.meant(f"{prefix}{named}"), *rivals]), members[0])
         colors |= dict.fromkeys(members, REFERENCE) | in_order(rivals, baseline)
     return colors

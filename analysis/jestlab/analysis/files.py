@@ -8,7 +8,10 @@ Injection"). Numbers stay unchanged.
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import uuid
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +54,13 @@ def csv_cell(value: Any) -> Any:
 def from_csv_cell(text: str) -> str:
     """Undo `csv_cell`: return the original text."""
     return text[1:] if text.startswith("'") and text.lstrip("'").startswith(_FORMULAS) else text
+
+
+def rows_to_csv(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Write rows as CSV; None becomes an empty cell."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(csv_cell, row) for row in (headers, *rows))
+    return text.getvalue()
 
 
 def to_csv(frame: pd.DataFrame) -> str:

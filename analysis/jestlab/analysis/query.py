@@ -172,6 +172,7 @@ def select(
     order_by: Sequence[str] = (),
     limit: int | None = None,
     experiment: str | None = None,
+    words: Sequence[str] = (),
 ) -> Result:
     """Select rows of one view.
 
@@ -187,6 +188,7 @@ def select(
             last.
         limit: Maximum number of rows.
         experiment: Only rows of this experiment.
+        words: Only runs with all these texts in name, fingerprint, state, or reason; case doesn't matter.
 
     Raises:
         FileNotFoundError: The store doesn't exist.
@@ -195,7 +197,7 @@ def select(
     if limit is not None and limit < 0:
         raise ValueError(f"limit {limit}: expected 0 or more")
     with opened(url or default_url()) as store:
-        source = StoreView(store, view, experiment)
+        source = StoreView(store, view, experiment, words)
         names = source.expand(columns) if columns is not None else source.columns
         getters = {name: source.getter(name) for name in names}
         sorting = [(source.getter(name.removeprefix("-")), name.startswith("-")) for name in order_by]

@@ -43,7 +43,7 @@ class Tags(tuple[str, ...]):
 class StoreView:
     """A view of the store. `rows` fetches only the columns that `getter` was asked for."""
 
-    def __init__(self, store: Snapshot, name: str, experiment: str | None) -> None:
+    def __init__(self, store: Snapshot, name: str, experiment: str | None, words: Sequence[str] = ()) -> None:
         from sqlalchemy import inspect
 
         inspector = inspect(store.connection)
@@ -57,7 +57,7 @@ class StoreView:
             store.check_known(experiment)
             if "experiment" not in self.columns:
                 raise ValueError(f"{self.name} has no column 'experiment'")
-        self._store, self._experiment = store, experiment
+        self._store, self._experiment, self._words = store, experiment, words
         self._fetched: dict[str, int] = {}  # column → its index in the fetched rows
 
     def getter(self, name: str) -> Getter:
@@ -99,7 +99,7 @@ class StoreView:
     def rows(self) -> Iterator[Row]:
         """Fetch all rows, or those of the given experiment, in the order of `_ORDER`."""
         order = [name for name in _ORDER if name in self.columns]
-        return self._select(self.name, list(self._fetched) or self.columns[:1], order)
+        return self._select(self.name, list(self._fetched) or self.columns[:1], order, self._words)
 
     @cached_property
     def keys(self) -> list[str]:
@@ -125,12 +125,25 @@ class StoreView:
         places = (places,) if isinstance(places, str) else places
         return Tags(sorted({tag for each in places for tag in self._tags.get(each, ())}))
 
-    def _select(self, view: str, columns: Sequence[str], order: Sequence[str] = ()) -> Iterator[Row]:
-        from sqlalchemy import column, select, table
+    def _select(
+        self, view: str, columns: Sequence[str], order: Sequence[str] = (), words: Sequence[str] = ()
+    ) -> Iterator[Row]:
+        from sqlalchemy import String, cast, column, func, select, table
 
         statement: Any = select(*map(column, columns)).select_from(table(view)).order_by(*map(column, order))
         if self._experiment is not None:
             statement = statement.where(column("experiment") == self._experiment)
+        text: Any = cast(column("experiment"), String)
+        for separator, name in (
+            ("/", "label"),
+            ("/", "seed"),
+            (" ", "fingerprint"),
+            (" ", "state"),
+            (" ", "reason"),
+        ):
+            text = text + separator + func.coalesce(cast(column(name), String), "")
+        for word in words:
+            statement = statement.where(func.lower(text).contains(word.lower(), autoescape=True))
         return map(tuple, self._store.connection.execute(statement))
 
 

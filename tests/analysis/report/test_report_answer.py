@@ -40,7 +40,7 @@ def test_a_better_run(asked):
     assert said.sentence == "joint beats uniform by 20.0 points (95% CI 15.0 to 25.0, n = 3)."
     # It matches uniform after 1.6 of 2 steps, each at twice the cost: 2 / 3.2.
     assert tiles_of(said) == {
-        "Δ score, joint": ("+20.0 points", "60.0 against 40.0; 95% CI 15.0 to 25.0, n = 3", "good"),
+        "Δ score, joint − uniform": ("+20.0 points", "60.0 against 40.0; 95% CI 15.0 to 25.0, n = 3", "good"),
         "Examples": ("1.2× fewer", "102 instead of 128 to reach uniform’s final score", "good"),
         "Training cost": (
             "1.6× more FLOPs",
@@ -51,7 +51,7 @@ def test_a_better_run(asked):
     assert said.caveat == ""
     assert [*said.lines()][1].startswith("Training cost: 1.6× more FLOPs (9.60 instead of")
     one_seed = asked(uniform=[0.4], joint=[0.3])
-    assert one_seed.sentence == "joint has −10.0 points against uniform, by one seed, which has no interval."
+    assert one_seed.sentence == "joint scores 10.0 points below uniform (one seed, no interval)."
     assert one_seed.verdict == "… Not decided yet"
     examples = tiles_of(one_seed)["Examples"]
     assert examples == ("Not reached", "uniform’s final score, in 0 of 1 seeds", "bad")
@@ -60,7 +60,7 @@ def test_a_better_run(asked):
 def test_without_a_better_run(asked):
     noise = asked(uniform=[0.4, 0.5, 0.45], joint=[0.45, 0.46, 0.47])
     assert (noise.verdict, noise.tone) == ("≈ No clear winner", "open")
-    assert noise.sentence.startswith("joint has +1.0 points against uniform (95% CI −")
+    assert noise.sentence.startswith("joint scores 1.0 points above uniform (95% CI −")
     assert noise.tiles[0].tone == ""
     worse = asked(uniform=[0.6, 0.61, 0.62], joint=[0.4, 0.41, 0.42])
     assert worse.sentence == "uniform beats joint by 20.0 points (95% CI 20.0 to 20.0, n = 3)."
@@ -125,7 +125,7 @@ def test_runs_that_are_not_judged_are_named(new_store, stored_run):
         *runs("fourth", 0.7, state="FAILED"),
     )
     said = answer_of(store)
-    assert said.sentence.startswith("joint has +20.0 points against uniform, by one seed")
+    assert said.sentence == "joint scores 20.0 points above uniform (one seed, no interval)."
     assert said.caveat.startswith("Not judged: third and fourth (failed in 2 of 2 seeds). Judged by fewer")
     assert said.caveat.endswith("joint (1 of 2).")
     store = new_store().add(*runs("uniform", 0.4, 1), *runs("joint", 0.6, 2)[1:])  # no seed in common

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.analysis.report.conftest import by_class, words
 
+from jestlab.analysis.colors import PALETTE
 from jestlab.analysis.provenance.history import load
 from jestlab.analysis.report.tables import machine_time
 
@@ -49,7 +50,7 @@ def test_shares_are_of_chip_time_and_unmeasured_time_is_unknown(timed):
     assert (rows.at["all runs", "attempts"], rows.at["all runs", "held"]) == (4, 4 * 120 + 240 + 120)
     assert sentence.startswith("Goodput 57%: ")
     assert [bar["name"] for bar in bars] == ["uniform", "joint", "all runs"]
-    assert bars[-1]["shares"][-1][:2] == ("preempted work", "#d55e00")
+    assert bars[-1]["shares"][-1][:2] == ("preempted work", PALETTE[6].css)
     lines = table.markdown().splitlines()[2:]
     old = dict(zip(table.frame["label"], lines, strict=False))["old"]
     assert old.count("—") >= 8 and "| 2 min |" in old.replace("  ", " ")

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LOG_FROM = 8.0
-"""Costs that differ by this factor get a logarithmic axis, with ticks at 1, 2, 5, 10, …"""
+"""Values that differ by this factor get a logarithmic axis, with ticks at 1, 2, 5, 10, …"""
+
+WIDE = 2.0
+"""Costs that differ by this factor get a logarithmic axis."""
 
 _DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at powers of 10 only
-_BESIDE = 4.0  # points between lines at the same position
 _TICK = 4.5  # room for a tick of the horizontal axis, relative to the font size
 
 
@@ -80,6 +82,12 @@ def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str) -> None:
     axes.fill_between(x, low, high, color=color, alpha=0.16, linewidth=0)
 
 
+def draw_thin(axes: Axes, lines: Any, x: str, y: str) -> None:
+    """Draw a thin line for each group of rows, such as the curve of a seed."""
+    for _, line in lines:
+        axes.plot(line[x], line[y], color=line["color"].iloc[0], alpha=0.35, linewidth=0.7, zorder=2)
+
+
 def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any, **style: Any) -> None:
     """Draw a small circle for each seed, above the confidence intervals."""
     axes.scatter(x, y, s=12, facecolors="white", edgecolors=colors, linewidths=0.8, zorder=4, **style)
@@ -89,9 +97,8 @@ def beside(axes: Axes, place: int, count: int) -> Any:
     """Return a transform that moves one of `count` lines sideways, so that equal positions don't overlap."""
     from matplotlib.transforms import ScaledTranslation
 
-    width = min(_BESIDE, _BESIDE * 4 / max(1, count))  # of very many lines, the same width in total
-    inches = width * (place - (count - 1) / 2) / 72
-    return axes.transData + ScaledTranslation(inches, 0, axes.figure.dpi_scale_trans)
+    points = min(4, 16 / count) * (place - (count - 1) / 2)  # of very many lines, the same width in total
+    return axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
 
 
 def draw_levels(axes: Axes, levels: Iterable[tuple[float, str]]) -> None:

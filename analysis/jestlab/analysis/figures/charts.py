@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 from ..colors import REFERENCE, LabelColor
 from ..intervals import CI, INTERVAL
-from .axes import LOG_FROM
+from .axes import WIDE
 from .plot import Plot, axis_unit, near_references
 
 if TYPE_CHECKING:
@@ -42,18 +42,16 @@ def curves(plot: Plot) -> dict[str, Any]:
     band = _columns(data, {"low": "low", "high": "high"}, numbers)
     lines: dict[str, list[dict[str, list[float]]]] = {}
     for (label, _), seed in plot.data[plot.data["kind"] == "seed"].groupby(["label", "seed"], sort=False):
-        line = {"x": _rounded(seed["effort"] / divisor), "y": _rounded(seed["mean"])}
-        lines.setdefault(str(label), []).append(line)
+        lines.setdefault(str(label), []).append(_line(seed["effort"] / divisor, seed["mean"]))
     series = []
     for look, rows in _of_labels(data):
         own = columns | (band if look["seeds"] > 1 else dict.fromkeys(band, ()))
-        one = {"seeds": int(look["seeds"]), "lines": lines.get(str(look["label"]), [])}
+        one = {"seeds": int(look["seeds"]), "lines": lines.get(look["label"], [])}
         series.append(_identity(look) | one | {key: own[key][rows] for key in own})
     ends = data[(data["role"] == "baseline") & data["final"]]
-    more = [f"Dotted: final value of {text}." for text in ends["text"]]
-    about = _about(data, " Thin lines: seeds." * bool(lines), *more)
-    chart = _chart("curves", plot, title, data, series)
-    return chart | {"baseline_level": ends["mean"].tolist(), "about": about}
+    dotted = "".join(f" Dotted: final value of {text}." for text in ends["text"])
+    about = " Thin lines: seeds." * bool(lines), dotted
+    return _chart("curves", plot, title, data, series, about) | {"baseline_level": ends["mean"].tolist()}
 
 
 def pareto(plot: Plot) -> dict[str, Any]:
@@ -78,11 +76,8 @@ def pareto(plot: Plot) -> dict[str, Any]:
     ends = _columns(means, {"low": "low", "high": "high"}, numbers)
     ends |= {end: _rounded(means[f"cost{end[1:]}"] / divisor) for end in ("x_low", "x_high")}
     ends |= {"standing": means["standing"].where(means["role"] != "reference", "").tolist()}
-    paths = plot.data[plot.data["kind"] == "trajectory"]
-    lines = {
-        str(label): {"x": _rounded(rows["cost"] / divisor), "y": _rounded(rows["score"])}
-        for label, rows in paths.groupby("label", sort=False)
-    }
+    paths = plot.data[plot.data["kind"] == "trajectory"].groupby("label", sort=False)
+    lines = {label: _line(path["cost"] / divisor, path["score"]) for label, path in paths}
     series = []
     for place, mean in enumerate(means.to_dict("records")):
         rows = places[mean["label"]]
@@ -90,18 +85,25 @@ def pareto(plot: Plot) -> dict[str, Any]:
         one |= {name: [values[place]] for name, values in points.items()} | {"path": lines.get(mean["label"])}
         series.append(_identity(mean) | one | {name: values[rows] for name, values in of_seeds.items()})
     front = means[means["on_front"].eq(True)].sort_values("cost")
-    chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series)
+    about = " Dots: seeds.", " Steps: Pareto front." + " Faint lines: training." * bool(lines)
+    chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series, about)
     own = means.loc[means["role"] != "reference", "cost"]
-    chart["x_log"] = bool(own.max() > LOG_FROM * own.min() > 0)
-    faint = ["Faint lines: training."] * bool(lines)
-    chart["about"] = _about(means, " Dots: seeds.", "Steps: Pareto front.", *faint)
+    chart["x_log"] = bool(own.max() > WIDE * own.min() > 0)
     return chart | {"front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()}}
 
 
 def _chart(
-    kind: str, plot: Plot, title: str, data: pd.DataFrame, series: list[dict[str, Any]]
+    kind: str,
+    plot: Plot,
+    title: str,
+    data: pd.DataFrame,
+    series: list[dict[str, Any]],
+    about: tuple[str, str],
 ) -> dict[str, Any]:
-    """Return the entries that both kinds share. The baseline and the best series are shown initially."""
+    """Return the entries that both kinds share. The baseline and the best series are shown initially.
+
+    `about` describes the seeds, and whatever else is drawn; the caption has the details.
+    """
     sign = -1.0 if plot.texts.metric.goal == "min" else 1.0
     scores = data.loc[data["role"] != "reference", "mean"]
 
@@ -111,21 +113,17 @@ def _chart(
 
     best = sorted((one for one in series if one["role"] != "reference"), key=rank)[:SHOWN_AT_FIRST]
     shown = {one["label"] for one in best}
+    several = f"Mean over seeds and its {INTERVAL}."
     return {
         "kind": kind,
         "x_title": title,
         "y_title": plot.texts.y,
         "interval": CI,
+        "about": (several + about[0] if data["seeds"].max() > 1 else "One seed each.") + about[1],
         "y_log": plot.texts.metric.scale == "log" and bool(scores.min() > 0),
         "series": [one | {"shown": one["label"] in shown} for one in series],
         "levels": [{"y": y, "text": text} for y, text in near_references(data, scores)],
     }
-
-
-def _about(data: pd.DataFrame, seeds: str, *more: str) -> str:
-    """Describe a chart in one line; the caption has the details."""
-    several = f"Mean over seeds and its {INTERVAL}.{seeds}" if data["seeds"].max() > 1 else "One seed each."
-    return " ".join([several, *more])
 
 
 def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
@@ -169,6 +167,10 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Callable[
     if with_unit != title:
         text = cache(lambda value: f"{units.significant(value / divisor)} {unit}")
     return divisor, with_unit, lambda values: list(map(text, values.tolist()))
+
+
+def _line(x: pd.Series[float], y: pd.Series[float]) -> dict[str, list[float]]:
+    return {"x": _rounded(x), "y": _rounded(y)}
 
 
 def _rounded(values: pd.Series[float]) -> list[float]:

@@ -17,7 +17,7 @@ from ..frames import Frames
 from ..metrics import Metric
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
-from .axes import count_axis, draw_band, draw_levels, value_axis
+from .axes import count_axis, draw_band, draw_levels, draw_thin, value_axis
 from .panels import finish, panels, titled
 from .plot import (
     Plot,
@@ -163,18 +163,15 @@ def learning_curves(
 
 def _seeds(means: pd.DataFrame, curves: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the curves of the seeds that count in the means of competing labels, if they are several."""
-    import pandas as pd
 
     several = means[(means["seeds"] > 1) & (means["role"] != "reference")].drop_duplicates("label")
     looks = several[["label", "role", "text", "color", "marker", "line", "dark"]]
-    rows = curves[["label", "seed", column, "score", "final"]].dropna()
-    ended = rows.loc[rows.pop("final") & (rows["score"].abs() < math.inf), ["label", "seed"]]
-    counted = pd.concat([ended, rows.loc[~rows["label"].isin(ended["label"]), ["label", "seed"]]])
-    rows = (
-        rows.merge(counted.drop_duplicates())
-        .merge(looks, on="label")
-        .rename(columns={column: "effort", "score": "mean"})
-    )
+    rows = curves.dropna(subset=["score", column])
+    ended = rows["final"] & (rows["score"].abs() < math.inf)
+    some = ended.groupby(rows["label"]).transform("any")
+    own = ended.groupby([rows["label"], rows["seed"]]).transform("any")
+    rows = rows.loc[own | ~some, ["label", "seed", column, "score"]].merge(looks, on="label")
+    rows = rows.rename(columns={column: "effort", "score": "mean"})
     return _thinned(rows, ["label", "seed"]).assign(kind="seed", seeds=1, final=False)
 
 
@@ -257,10 +254,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     """Draw curves (thin and gray for the role "other"), the bands if there are few, and levels."""
-    for _, seed in data[data["kind"] == "seed"].groupby(["label", "seed"]):
-        axes.plot(
-            seed["effort"], seed["mean"], color=seed["color"].iloc[0], alpha=0.35, linewidth=0.6, zorder=2
-        )
+    draw_thin(axes, data[data["kind"] == "seed"].groupby(["label", "seed"]), "effort", "mean")
     competing = data[(data["role"] != "reference") & (data["kind"] == "mean")]
     is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
     count_axis(axes)

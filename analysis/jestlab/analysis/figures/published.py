@@ -10,7 +10,7 @@ from ..errors import NotYet, RequestError
 from ..frames import Frames
 from ..published.cell import TOTAL, is_score
 from ..sheet import Sheet
-from .axes import count_axis
+from .axes import WIDE, count_axis
 from .panels import finish, panels
 from .plot import Plot, Texts, styled
 from .style import OTHERS, OURS
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TABLE = "comparison"
-_WIDE = 4.0  # FLOPs that differ by this factor get a logarithmic axis
 
 
 def published_scores(
@@ -119,7 +118,7 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw published methods, with those of the source and of the experiment larger than the others."""
     figure, [axes] = panels(sheet, height=3.2)
-    count_axis(axes, data["x"], log=data["x"].max() > _WIDE * data["x"].min())
+    count_axis(axes, data["x"], log=data["x"].max() > WIDE * data["x"].min())
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}%")
     axes.set(xlabel=texts.x, ylabel=texts.y)
     for point in data.to_dict("records"):

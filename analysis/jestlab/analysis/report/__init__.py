@@ -7,12 +7,14 @@ import json
 from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from ..costs import Scope
 from ..custom import Loader
 from ..figures.selected import Pictures
 from ..files import write_whole
 from ..results import Snapshot, opens_store
+from ..tables.core import Record
 from .contents import gather as gather
 from .contents import read_answer as read_answer
 from .html import PROVENANCE, document, provenance
@@ -70,7 +72,12 @@ def build(
         of_study = folder.parent / part.study
         return files.get(f"{part.plot.name}.png") or part.plot.png([of_study, of_study / FOLDER])
 
-    html = document(page, files, image)
+    def log(row: Record) -> str:
+        """Return the path of a log relative to the page, which is in `reports/NAME` of a lab by default."""
+        root = folder.parent.parent
+        return f"../../{quote(row['log'])}" if row["log"] and (root / row["log"]).is_file() else ""
+
+    html = document(page, files, image, log)
     for path in (folder / FOLDER).glob(f"*{_SUFFIX}"):  # files of earlier reports
         if path.name not in files:
             for stale in path.parent.glob(f"{escape(path.name.removesuffix(_SUFFIX))}.*"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ..claims.claim import SCORE
 from ..claims.judged import Judged
@@ -16,19 +16,18 @@ from ..efforts import WORDS, Effort, unit, writer
 from ..errors import RequestError
 from ..intervals import CI, direction, paired
 from ..metrics import Metric, lacks_goal
-from ..tables import Finals, Table, finals, summary
+from ..tables import Finals, Table, finals
 from ..tables.core import Record, records
 from ..tables.show import metric_headers
 
 _MAX_NAMED = 3  # maximum number of runs that a sentence lists
 
-_FLOPS: dict[Scope, tuple[str, str, list[str]]] = {
-    "reference_training": ("the reference", "the reference’s training", ["reference_training_share_flops"]),
-    "reference_scoring": ("the reference’s scoring", "the reference’s scoring", ["reference_scoring_flops"]),
-    "scoring": ("scoring", "scoring", ["scoring_flops", "selection_flops"]),
-    "learner": ("", "", []),
+_ADDED: dict[Scope, tuple[str, list[str]]] = {
+    "reference_training": ("the reference’s training", ["reference_training_share_flops"]),
+    "reference_scoring": ("the reference’s scoring", ["reference_scoring_flops"]),
+    "scoring": ("scoring", ["scoring_flops", "selection_flops"]),
 }
-"""Scope → what it adds to the scopes below, in two ways, and the columns of `Frames.costs` with it."""
+"""Scope, the widest first → what it adds to the next one, and the columns of `Frames.costs` with it."""
 
 Tone = Literal["good", "bad", "warn", "open", ""]
 """How a verdict or a number is colored; empty for the color of text."""
@@ -107,9 +106,9 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
     tiles = tuple(_tiles(subject, own, results))
     if len(judged) == 1 and judged[0].seeds:
         return Answer(_of_claim(judged[0]), verdict, tone, tiles, " ".join(caveats))
-    sentence, without_claims = _comparison(table, results, scored, own)
+    sentence, its_verdict, its_tone = _comparison(table, results, scored, own)
     if not judged:
-        verdict, tone = without_claims
+        verdict, tone = its_verdict, its_tone
         if len(rivals) > 1 and best["delta_seeds"] > 1:
             caveats.insert(0, f"The intervals do not account for {len(rivals)} runs having been compared.")
     return Answer(sentence, verdict, tone, tiles, " ".join(caveats))
@@ -132,46 +131,36 @@ def verdict_of(judged: Sequence[Judged]) -> tuple[str, Tone]:
 
 def _comparison(
     table: Table, results: Finals, scored: Sequence[Record], own: Record
-) -> tuple[str, tuple[str, Tone]]:
-    """Compare all runs: the best with the runner-up, and others with the baseline; also return a verdict."""
+) -> tuple[str, str, Tone]:
+    """Compare the best run with the runner-up, or else runs with the baseline; also return a verdict."""
     metric, name, baseline = results.metric, results.frames.shown, results.against
     order = sorted(scored, key=lambda row: -metric.sign * float(row["score_mean"]))
     rivals = [row for row in order if row is not own]
-    if own not in scored or all(row["delta_seeds"] == 0 for row in rivals):
-        best = rivals[0]
-        return (
-            f"{name[best['label']]} scores {_score(best, metric)}; it is not compared with {baseline}, the "
-            "baseline."
-        ), ("", "")
-    best = next(row for row in rivals if row["delta_seeds"] > 0)
-    if math.isnan(best["delta_low"]):
-        by = f"{_delta(best, metric)} against {baseline}"
-        return f"{name[best['label']]} has {by}, by one seed, which has no interval.", (
-            "… Not decided yet",
-            "open",
-        )
-    winner = table.best(table.column_named("score"), scored)
+    compared = [row for row in rivals if row["delta_seeds"]]
+    if own not in scored or not compared:
+        alone = f"{name[rivals[0]['label']]} scores {_score(rivals[0], metric)}"
+        return f"{alone}; it is not compared with {baseline}, the baseline.", "", ""
     first, second = (str(row["label"]) for row in order[:2])
-    if first in winner:
+    if first in table.best(table.column_named("score"), scored):
         runs = results.runs.set_index("seed")
         gap = paired(*(runs.loc[runs["label"] == label, "score"] for label in (first, second)))
         is_runner_up = ", the runner-up," if len(order) > 2 else ""
         by = f"{_amount(gap.mean, metric)} ({_evidence(gap.low, gap.high, gap.seeds, metric)})"
-        return f"{name[first]} beats {name[second]}{is_runner_up} by {by}.", ("✓ Clear winner", "good")
-    sides = {1.0: [], 0.0: [], -1.0: []}  # type: dict[float, list[Record]]
-    for row in rivals:
-        sides[metric.sign * direction(row["delta_low"], row["delta_high"])].append(row)
-    better = [f"{name[row['label']]} ({_delta(row, metric)}, {_of_row(row, metric)})" for row in sides[1.0]]
+        return f"{name[first]} beats {name[second]}{is_runner_up} by {by}.", "✓ Clear winner", "good"
+    better = [
+        f"{name[row['label']]} ({_delta(row, metric)}, {_of_row(row, metric)})"
+        for row in compared
+        if metric.sign * direction(row["delta_low"], row["delta_high"]) > 0
+    ]
     if better:
-        both = "both " if len(better) == 2 else "all " if len(better) > 2 else ""
-        beat = "beats" if len(better) == 1 else "beat"
-        text = (
-            f"{_list(better)} {both}{beat} {baseline}, but the best is not clearly better than the runner-up."
-        )
-        return f"No clear winner: {text}" if len(rivals) > 1 else text, ("≈ No clear winner", "open")
-    text = f"{name[best['label']]} has {_delta(best, metric)} against {baseline} ({_of_row(best, metric)})"
-    none = "no run is clearly better: the best, " if len(rivals) > 1 else ""
-    return f"{none[:1].upper()}{none[1:]}{text}.", ("≈ No clear winner", "open")
+        beat = {1: "beats", 2: "both beat"}.get(len(better), "all beat")
+        text = f"{_list(better)} {beat} {baseline}, but the best is not clearly better than the runner-up."
+        return f"No clear winner: {text}", "≈ No clear winner", "open"
+    best = compared[0]
+    text = f"{name[best['label']]} scores {_away(best['delta_mean'], metric)} {baseline}"
+    none = "No run is clearly better: the best, " if len(rivals) > 1 else ""
+    verdict = "… Not decided yet" if math.isnan(best["delta_low"]) else "≈ No clear winner"
+    return f"{none}{text} ({_of_row(best, metric)}).", verdict, "open"
 
 
 def _subject(results: Finals, rows: dict[str, Record], judged: Sequence[Judged]) -> Record | None:
@@ -190,8 +179,9 @@ def _of_claim(judged: Judged) -> str:
     evidence = _evidence(judged.low, judged.high, judged.seeds, metric)
     if judged.verdict == "holds" and claim.unit == SCORE and metric.sign * judged.difference > 0:
         return f"{of} beats {other} by {_amount(judged.difference, metric)} ({evidence})."
-    unit = _unit(metric) if claim.unit == SCORE else f"{metric.of_differences} in {claim.unit}".strip()
-    return f"{of} has {metric.text(judged.difference, '+')} {unit} against {other} ({evidence})."
+    away = f"{_away(judged.difference, metric)} {other}"
+    text = f"scores {away}" if claim.unit == SCORE else f"is {away} in {claim.unit}"
+    return f"{of} {text} ({evidence})."
 
 
 # ---- tiles
@@ -208,7 +198,7 @@ def _tiles(row: Record, own: Record, results: Finals) -> Iterator[Tile]:
     header = "score"
     if len(frames.averaged) == 1:
         header = metric_headers(frames.averaged, frames.declared)[frames.averaged[0]]
-    label = f"Δ {header}, {frames.shown[row['label']]}"
+    label = f"Δ {header}, {frames.shown[row['label']]} − {results.against}"
     yield Tile(label, _delta(row, metric), f"{scores}; {_of_row(row, metric)}", tone)
     efforts = [effort for effort in results.efforts if f"fewer_{WORDS[effort].name}" in row]
     first = next(iter(efforts), None)
@@ -235,33 +225,29 @@ def _effort_tile(row: Record, own: Record, effort: Effort, results: Finals) -> T
 
 def _cost_tile(row: Record, own: Record, results: Finals) -> Tile:
     """Describe the FLOPs until a run reaches the baseline's final score, with all that the run needs."""
-    costs = results.frames.costs[results.frames.costs["label"].isin([row["label"], results.baseline])]
-    spent = [scope for scope, (*_, added) in _FLOPS.items() if not added or (costs[added] > 0).any(axis=None)]
-    counted = next(scope for scope in spent if SCOPES.index(scope) <= SCOPES.index(results.scope))
-    of = _FLOPS[spent[0]][0]
-    label = f"Total cost with {of}" if of else "Training cost"
-    tile = _effort_tile(row, own, "flops", results)
-    if spent[0] == counted or tile.value == "Not reached":
-        return Tile(label, *_in_flops(tile))
     frames = results.frames.only([row["label"], results.baseline])
-    wider = {
-        str(line["label"]): line
-        for line in records(summary(finals(frames, results.baseline, spent[0])).frame)
-    }
-    total, tone = _factor(wider[str(row["label"])], "flops")
-    without = " and ".join(dict.fromkeys(_FLOPS[scope][1] for scope in spent[: spent.index(counted)]))
-    return Tile(label, f"{total} FLOPs", f"without {without}: {tile.value}", tone)
+    spent = [scope for scope, (_, parts) in _ADDED.items() if (frames.costs[parts] > 0).any(axis=None)]
+    label = "Training cost"
+    if spent:
+        label = f"Total cost with {'scoring' if spent[0] == 'scoring' else 'the reference'}"
+    tile = _effort_tile(row, own, "flops", results)
+    uncounted = [scope for scope in spent if SCOPES.index(scope) > SCOPES.index(results.scope)]
+    if not uncounted or tile.value == "Not reached":
+        return replace(tile, label=label, value=_in_flops(tile.value))
+    total = finals(frames, results.baseline, spent[0]).matching.to_dict("index")
+    value, tone = _factor(total[row["label"]], "flops")
+    without = " and ".join(_ADDED[scope][0] for scope in uncounted)
+    return Tile(label, _in_flops(value), f"without {without}: {tile.value}", tone)
 
 
-def _in_flops(tile: Tile) -> tuple[str, str, Tone]:
-    """Return value, note, and tone of a tile about FLOPs; a factor has its unit."""
-    return f"{tile.value}{' FLOPs' * ('×' in tile.value)}", tile.note, tile.tone
+def _in_flops(factor: str) -> str:
+    return factor if factor in ("Unknown", "Not reached") else f"{factor} FLOPs"
 
 
-def _factor(row: Record, effort: Effort) -> tuple[str, Tone]:
+def _factor(row: Mapping[Any, Any], effort: Effort) -> tuple[str, Tone]:
     """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
     words = WORDS[effort]
-    factor, is_bound = float(row[f"fewer_{words.name}"]), row[f"fewer_{words.name}_at_least"] is True
+    factor, is_bound = float(row[f"fewer_{words.name}"]), bool(row[f"fewer_{words.name}_at_least"])
     fewer, as_many = ("less", "as much") if words.fewer.startswith("less") else ("fewer", "as many")
     if math.isnan(factor):
         return "Unknown", ""
@@ -286,13 +272,15 @@ def _score(row: Record, metric: Metric) -> str:
     return score if math.isnan(row["score_low"]) else f"{score} ({evidence})"
 
 
-def _unit(metric: Metric) -> str:
-    return metric.of_differences or "in score"
-
-
 def _amount(value: float, metric: Metric) -> str:
     """Write the size of a difference with its unit."""
-    return f"{metric.text(abs(value))} {_unit(metric)}"
+    return f"{metric.text(abs(value))} {metric.of_differences or 'in score'}"
+
+
+def _away(value: float, metric: Metric) -> str:
+    """Write a difference as in "20.0 points above"."""
+    side = "below" if value < 0 else "above"
+    return " ".join(filter(None, (metric.text(abs(value)), metric.of_differences, side)))
 
 
 def _delta(row: Record, metric: Metric) -> str:

@@ -16,56 +16,52 @@ function smoothed(values, weight) {
 }
 
 function curveShapes(one, banded, weight) {
-  const { label, x, color: colour, dash, low = [], high = [], lines = [] } = one;
-  const shapes = low.length && banded ? [{ kind: "band", label, x, low, high, colour }] : [];
-  if (banded) for (const seed of lines) shapes.push({ kind: "line", name: "seed", label, x: seed.x, y: seed.y, colour, width: 1, opacity: 0.35 });
-  if (weight) shapes.push({ kind: "line", name: "seed", label, x, y: one.y, colour, width: 1, opacity: 0.25 });
+  const { label, x, color, dash, low = [], high = [], lines = [] } = one;
+  const shapes = low.length && banded ? [{ kind: "band", label, x, low, high, color }] : [];
+  if (banded) for (const seed of lines) shapes.push({ kind: "line", name: "seed", label, x: seed.x, y: seed.y, color, width: 1, opacity: 0.35 });
+  if (weight) shapes.push({ kind: "line", name: "seed", label, x, y: one.y, color, width: 1, opacity: 0.25 });
   const y = weight ? smoothed(one.y, weight) : one.y;
-  shapes.push({ kind: "line", label, x, y, colour, dash, ...(one.thin ? { width: 1.2, opacity: 0.75 } : {}) });
-  if (x.length <= MOST_MARKED) shapes.push({ kind: "marks", label, x, y, colour, size: 5 });
+  shapes.push({ kind: "line", label, x, y, color, dash, ...(one.thin ? { width: 1.2, opacity: 0.75 } : {}) });
+  if (x.length <= MOST_MARKED) shapes.push({ kind: "marks", label, x, y, color, size: 5 });
   return shapes;
 }
 
 /** Return the values of a line for the readout under the pointer. */
 function reading(one, weight) {
   const known = weight ? { ...one, y: smoothed(one.y, weight), y_text: undefined } : one;
-  return { ...known, colour: one.color, more: (i) => (one.low?.length && !weight ? `[${one.low_text[i]}, ${one.high_text[i]}]` : "") };
+  return { ...known, color: one.color, more: (i) => (one.low?.length && !weight ? `[${one.low_text[i]}, ${one.high_text[i]}]` : "") };
 }
 
 const STANDINGS = { front: "on the front", ambiguous: "on the front or dominated", dominated: "dominated" };
 const FILLS = { front: "full", ambiguous: "half" }; // filled: on the front for certain; open: dominated, or a reference
 
 function paretoShapes(one, interval) {
-  const { label, dash, low, high, x_low, x_high, color: colour } = one;
+  const { label, low, high, x_low, x_high, color } = one;
   const name = shortened(one.text);
-  const mean = [
-    name,
-    `${one.y_text[0]}${one.seeds > 1 ? ` [${one.low_text}, ${one.high_text}]` : ""} at ${one.x_text[0]}`,
-    ...(one.seeds > 1 ? [`mean [${interval}], ${one.seeds} seeds`] : []),
-    ...(one.standing ? [STANDINGS[one.standing]] : []),
-  ];
+  const about = one.seeds > 1 ? [`mean [${interval}], ${one.seeds} seeds`] : [];
+  const ends = one.seeds > 1 ? ` [${one.low_text}, ${one.high_text}]` : "";
+  const mean = [name, `${one.y_text[0]}${ends} at ${one.x_text[0]}`, ...about, STANDINGS[one.standing] ?? "reference"];
   const seeds = one.seed.map((seed, i) => [`${name}, seed ${seed}`, `${one.seed_y_text[i]} at ${one.seed_x_text[i]}`]);
   return [
-    ...(one.path ? [{ kind: "line", name: "seed", label, ...one.path, colour, width: 1, opacity: 0.4 }] : []),
-    ...(one.seeds > 1 ? [{ kind: "marks", label: "", of: label, x: one.seed_x, y: one.seed_y, colour, size: 5, opacity: 0.55, texts: seeds }] : []),
-    { kind: "bars", label, x: one.x[0], y: one.y[0], x_low, x_high, low, high, colour },
-    { kind: "marks", label, x: one.x, y: one.y, colour, dash, size: 11, fill: FILLS[one.standing] ?? "open", texts: [mean] },
+    ...(one.path ? [{ kind: "line", name: "seed", label, ...one.path, color, width: 1, opacity: 0.4 }] : []),
+    ...(one.seeds > 1 ? [{ kind: "marks", label: "", of: label, x: one.seed_x, y: one.seed_y, color, size: 5, opacity: 0.55, texts: seeds }] : []),
+    { kind: "bars", label, x: one.x[0], y: one.y[0], x_low, x_high, low, high, color },
+    { kind: "marks", label, x: one.x, y: one.y, color, size: 11, fill: FILLS[one.standing] ?? "open", texts: [mean] },
   ];
 }
 
 /** Return names for labels: at the mean end of their lines, or at their points, those on the front first. */
 function namesOf(series, kind) {
-  const names = new Map();
-  for (const one of series) {
-    const last = one.y.findLastIndex((value) => Number.isFinite(value));
-    if (last < 0) continue;
-    const name = names.get(one.label) ?? { label: one.label, text: one.group ?? one.text, colour: one.color, x: -Infinity, ys: [] };
-    name.ys.push(one.y[last]);
-    Object.assign(name, { x: Math.max(name.x, one.x[last]), end: kind === "curves", must: one.standing === "front" });
-    names.set(one.label, name);
+  const names = [];
+  for (const [label, lines] of Map.groupBy(series, (one) => one.label)) {
+    const ends = lines.map(({ x, y }) => ({ x, y, at: y.findLastIndex(Number.isFinite) })).filter(({ at }) => at >= 0);
+    if (!ends.length) continue;
+    const [{ group, text, color, standing }] = lines;
+    const y = ends.reduce((sum, end) => sum + end.y[end.at], 0) / ends.length;
+    const x = Math.max(...ends.map((end) => end.x[end.at]));
+    names.push({ label, text: group ?? text, color, x, y, end: kind === "curves", main: standing === "front" });
   }
-  const all = [...names.values()].map((name) => ({ ...name, y: name.ys.reduce((a, b) => a + b) / name.ys.length }));
-  return all.sort((a, b) => b.must - a.must);
+  return names.sort((a, b) => b.main - a.main);
 }
 
 /** Return a figure of runs from a server: series of {label, name, color, dash, x, y}; x may have a list for each axis. */
@@ -87,7 +83,7 @@ class Chart {
     this.shown = new Map();
     this.weight = 0;
     this.plot.addEventListener("zoom", () => (this.reset.hidden = !this.drawing.zoomed));
-    this.plot.addEventListener("pin", () => this.list());
+    this.plot.addEventListener("pin", () => this.markPinned());
     section.querySelector("details.numbers")?.addEventListener("toggle", () => this.tabulate());
   }
 
@@ -118,34 +114,32 @@ class Chart {
   }
 
   makeControls(variants) {
-    const select = (name, options, chosen) => {
+    const select = (name, options, choose) => {
       const field = make("select", { name, "aria-label": name }, ...options.map((option) => make("option", { selected: option === this.variant }, option)));
-      field.addEventListener("change", () => {
-        chosen(field.value);
-        this.draw();
-      });
-      return name === "over" ? field : make("label", {}, name, field); // the names of the axes suffice
+      field.addEventListener("change", () => choose(field.value));
+      field.addEventListener("change", () => this.draw());
+      return field;
     };
-    const button = (text, act) => {
-      const made = make("button", { type: "button" }, text);
-      made.addEventListener("click", () => {
-        act();
-        this.draw();
-      });
-      return made;
-    };
-    this.reset = button("Reset zoom", () => this.drawing.zoom(null));
-    this.reset.hidden = true;
-    this.scales = ["x", "y"].map((side) => [side, button(`log ${side}`, () => (this.log[side] = !this.isLog(side)))]);
+    this.reset = this.button("Reset zoom", () => this.drawing.zoom(null));
+    this.scales = ["x", "y"].map((side) => [side, this.button(`log ${side}`, () => (this.log[side] = !this.isLog(side)))]);
     this.menu = make("details", { class: "menu runs", hidden: this.labels.size < 2 }, make("summary"), make("div", { class: "items" }));
     this.menu.addEventListener("toggle", () => this.fillMenu());
+    const smooth = () => make("label", {}, "smooth", select("smooth", Object.keys(SMOOTHINGS), (chosen) => (this.weight = SMOOTHINGS[chosen])));
     this.section.querySelector(".tools").replaceChildren(
       this.reset,
       ...(variants.length > 1 ? [select("over", variants, (chosen) => (this.variant = chosen))] : []),
-      ...(this.data.smooth ? [select("smooth", Object.keys(SMOOTHINGS), (chosen) => (this.weight = SMOOTHINGS[chosen]))] : []),
+      ...(this.data.smooth ? [smooth()] : []),
       ...this.scales.map(([, made]) => made),
       this.menu,
     );
+  }
+
+  /** Return a button that draws the chart again after its action. */
+  button(text, act) {
+    const made = make("button", { type: "button" }, text);
+    made.addEventListener("click", act);
+    made.addEventListener("click", () => this.draw());
+    return made;
   }
 
   /** List the labels with checkboxes, only while the menu is open, since there may be thousands. */
@@ -155,31 +149,22 @@ class Chart {
     if (!this.menu.open) return;
     const filter = make("input", { type: "search", placeholder: "filter", "aria-label": "Filter the runs" });
     const list = make("div");
-    const all = [...this.labels.values()];
-    const matching = () => all.filter((one) => one.text.toLowerCase().includes(filter.value.toLowerCase()));
+    const matching = () => [...this.labels.values()].filter((one) => one.text.toLowerCase().includes(filter.value.toLowerCase()));
     const fill = () => {
-      const found = matching().sort((a, b) => this.shown.get(b.label) - this.shown.get(a.label)).slice(0, MOST_LISTED);
-      list.replaceChildren(...found.map((one) => {
+      const found = matching().sort((a, b) => this.shown.get(b.label) - this.shown.get(a.label));
+      list.replaceChildren(...found.slice(0, MOST_LISTED).map((one) => {
         const box = make("input", { type: "checkbox", checked: this.shown.get(one.label) });
-        box.addEventListener("change", () => {
-          this.shown.set(one.label, box.checked);
-          this.draw();
-        });
+        box.addEventListener("change", () => this.shown.set(one.label, box.checked));
+        box.addEventListener("change", () => this.draw());
         return make("label", {}, box, swatch(one), one.group ?? one.text);
       }));
     };
-    const set = (text, value) => {
-      const button = make("button", { type: "button" }, text);
-      button.addEventListener("click", () => {
-        for (const one of matching()) this.shown.set(one.label, value(one));
-        fill();
-        this.draw();
-      });
-      return button;
-    };
+    const show = (text, shown) => this.button(text, () => {
+      for (const one of matching()) this.shown.set(one.label, shown);
+      fill();
+    });
     filter.addEventListener("input", fill);
-    const best = all.some((one) => one.shown === false) ? [set("Best", (one) => one.shown)] : [];
-    items.append(...(all.length > 2 * MOST_NAMED ? [filter] : []), make("div", {}, set("All", () => true), set("None", () => false), ...best), list);
+    items.append(...(this.labels.size > 2 * MOST_NAMED ? [filter] : []), show("All", true), show("None", false), list);
     fill();
   }
 
@@ -190,13 +175,13 @@ class Chart {
   draw() {
     const { data } = this;
     const series = this.visible();
-    const labels = new Set(series.map((one) => one.label)).size;
-    const few = labels <= MOST_NAMED;
+    const labels = [...this.labels.values()].filter((one) => this.shown.get(one.label));
+    const few = labels.length <= MOST_NAMED;
     const shapes = series.flatMap((one) => (data.kind === "curves" ? curveShapes(one, few, this.weight) : paretoShapes(one, data.interval)));
-    if (data.front) shapes.unshift({ kind: "line", ...data.front, colour: "var(--edge)", width: 1.2, step: true });
+    if (data.front) shapes.unshift({ kind: "line", ...data.front, color: "var(--edge)", width: 1.2, step: true });
     const levels = [
-      ...(data.baseline_level ?? []).map((y) => ({ y, colour: "var(--muted)", dash: "2,3" })),
-      ...data.levels.map(({ y, text }) => ({ y, text: shortened(text), colour: "var(--edge)", dash: "6,3" })),
+      ...(data.baseline_level ?? []).map((y) => ({ y, color: "var(--muted)", dash: "2,3" })),
+      ...data.levels.map(({ y, text }) => ({ y, text: shortened(text), color: "var(--edge)", dash: "6,3" })),
     ];
     const names = namesOf(series, data.kind);
     this.drawing.draw({
@@ -204,33 +189,35 @@ class Chart {
       y: { title: data.y_title, log: this.isLog("y") },
       shapes,
       levels,
-      names: few && labels > 1 ? names : data.kind === "curves" ? [] : names.filter((name) => name.must),
+      names: names.filter((name) => (few ? labels.length > 1 : name.main)),
       readings: data.kind === "curves" ? series.map((one) => reading(one, this.weight)) : null,
       view: `${this.variant} ${this.isLog("x")} ${this.isLog("y")}`, // a zoom means nothing for other axes
     });
     this.reset.hidden = !this.drawing.zoomed;
     for (const [side, button] of this.scales) button.setAttribute("aria-pressed", this.isLog(side));
-    this.menu.firstChild.textContent = `${labels}/${this.labels.size} runs`;
+    this.menu.firstChild.textContent = `${labels.length}/${this.labels.size} runs`;
     this.section.classList.toggle("crowded", !few);
-    this.list();
+    this.list(labels);
     this.describe(series);
     this.tabulate();
   }
 
   /** List the shown labels in a legend, where names don't fit into the plot; a press pins a label. */
-  list() {
-    const entries = [...this.labels.values()].filter((one) => this.shown.get(one.label));
+  list(labels) {
     const legend = this.section.querySelector(".legend");
-    legend.replaceChildren(...entries.slice(0, entries.length > 1 ? MOST_LISTED : 0).map((one) => {
-      const button = make("button", { type: "button", "aria-pressed": String(this.drawing.pinned === one.label) }, swatch(one), shortened(one.group ?? one.text));
-      button.addEventListener("click", () => {
-        this.drawing.pin(one.label);
-        [...legend.querySelectorAll("button")].find((each) => each.textContent === button.textContent)?.focus();
-      });
+    legend.replaceChildren(...labels.slice(0, labels.length > 1 ? MOST_LISTED : 0).map((one) => {
+      const button = make("button", { type: "button", "data-of": one.label }, swatch(one), shortened(one.group ?? one.text));
+      button.addEventListener("click", () => this.drawing.pin(one.label));
       button.addEventListener("pointerenter", () => this.drawing.light(one.label));
       button.addEventListener("pointerleave", () => this.drawing.light());
       return make("li", {}, button);
     }));
+    this.markPinned();
+  }
+
+  markPinned() {
+    const { pinned } = this.drawing;
+    for (const each of this.section.querySelectorAll("[data-of]")) each.setAttribute("aria-pressed", each.dataset.of === pinned);
   }
 
   /** Write the text for screen readers, the caption, and the names of the files of the variant. */
@@ -296,7 +283,7 @@ class SmallCharts {
       button.setAttribute("aria-pressed", String(name === enlarged));
       button.querySelector(".title").textContent = title ?? name;
       button.querySelector(".value").textContent = value ?? "";
-      const shapes = series.map((one) => ({ kind: "line", label: one.label, x: one.x, y: one.y, colour: one.color, dash: one.dash, width: 1.5 }));
+      const shapes = series.map((one) => ({ kind: "line", label: one.label, x: one.x, y: one.y, color: one.color, dash: one.dash, width: 1.5 }));
       plot.draw({ x: { log: false }, y: { log: false }, shapes, levels: [] });
     }
   }

@@ -6,7 +6,6 @@ A union of studies has the claims of all, and then a section for each study with
 from __future__ import annotations
 
 import contextlib
-import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from ..errors import NotYet, RequestError
 from ..figures import Plot, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
-from ..intervals import direction
+from ..intervals import INTERVAL
 from ..provenance.history import History, load, recipe
 from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
@@ -32,10 +31,9 @@ from ..sheet import Sheet
 from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
-from ..tables.core import Record, records
 from ..units import duration, flops
-from .answer import Answer, Tone, answer, verdict_of
-from .page import Dots, FigurePart, PageSection, ReportPage, TablePart, progress
+from .answer import Answer, answer, verdict_of
+from .page import FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, machine_time, number_of
 
 _Makers = Mapping[str, Any]
@@ -100,7 +98,7 @@ def _study(
     makers: _Makers,
 ) -> ReportPage:
     """Collect the contents of the page of a study."""
-    reply, compared, frames, hero = Answer("Nothing has been evaluated yet."), None, None, None
+    reply, compared, frames = Answer("Nothing has been evaluated yet."), None, None
     results = PageSection("results", "Results")
     with contextlib.suppress(NotYet):
         frames = store.frames(history.experiment)
@@ -117,16 +115,15 @@ def _study(
     elif claims is None and results.figures and frames is None:
         reply = Answer("This study evaluates no run: it examines the selected examples.")
     hero = next((part for part in results.figures if part.variants), None)
+    tables = {part.name: part for part in results.tables}
+    speedups = [*filter(None, [tables.pop("speedups", None)])]
     figures = [part for part in results.figures if part is not hero]
-    last = [part for part in results.tables if part.name == "speedups"]
     sections = [
-        replace(
-            results, tables=[part for part in results.tables if part not in last], figures=[], missing={}
-        ),
+        PageSection("results", "Results", tables=[*tables.values()]),
         PageSection("claims", "Claims", claims=claims),
         PageSection("figures", "Figures", figures=figures),
         PageSection("not-made", "Not available yet", missing=results.missing),
-        PageSection("speedups", "Speed-ups", tables=last),
+        PageSection("speedups", "Speed-ups", tables=speedups, is_folded=True),
         *_spent(history),
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
     ]
@@ -140,20 +137,20 @@ def _spent(history: History) -> Iterator[PageSection]:
     table, failures = cost_table(history), failure_table(history)
     texts = ["No run has a planned price or has taken any time yet."] * (table is None)
     texts += ["No attempt has failed."] * (failures is None)
-    yield PageSection("costs", "Costs", texts, tables=_of_runs("costs", "Planned and actual costs", table))
+    yield PageSection("costs", "Costs", texts, tables=_of_runs("costs", table), is_folded=True)
     if time := machine_time(history):
         shares, bars, sentence = time
-        tables = _of_runs("goodput", "Shares of machine time", shares)
-        yield PageSection("goodput", "Where the machines’ time went", [sentence], bars=bars, tables=tables)
+        tables = _of_runs("goodput", shares)
+        yield PageSection("goodput", "Machine time", [sentence], bars=bars, tables=tables, is_folded=True)
     if failures is not None:
-        yield PageSection("failures", "Failures", tables=[TablePart("failures", "Failed attempts", failures)])
+        yield PageSection("failures", "Failures", tables=[TablePart("failures", "Failures", failures)])
 
 
-def _of_runs(name: str, title: str, table: Table | None) -> list[TablePart]:
+def _of_runs(name: str, table: Table | None) -> list[TablePart]:
     """Return a table with a row for each label, without columns that say nothing; empty without a table."""
     if table is None:
         return []
-    return [TablePart(name, title, table, hidden=frozenset(table.constant - {"run"}), cards=True)]
+    return [TablePart(name, name.capitalize(), table, hidden=frozenset(table.constant - {"run"}))]
 
 
 def _add_results(
@@ -176,76 +173,28 @@ def _add_results(
     with contextlib.suppress(NotYet):  # raised if the baseline has not completed
         if len(frames.competitors) > 1:
             speedups = speedup_table(results).marked(origins)
-            (part,) = _of_runs("speedups", "Effort to match the baseline", speedups)
-            body.tables.append(replace(part, dots=_factor_dots(speedups, results)))
+            factors = {column.key for column in speedups.columns if column.family == "factors"}
+            body.tables.extend(replace(part, drawn=factors) for part in _of_runs("speedups", speedups))
     return answer(table, results, judged)
 
 
 def _summary_part(table: Table, results: Finals) -> TablePart:
     """Show the summary with score, difference, examples, cost, and speed-up; other columns can be chosen."""
-    keys, averaged = {column.key for column in table.columns}, results.frames.averaged
-    cost = cost_of(results.runs)
-    first = {
-        "run",
-        "delta",
-        "examples_seen",
-        cost,
-        *(f"fewer_{WORDS[each].name}" for each in ("examples_seen", cost)),
-    }
-    first |= {"score"} if len(averaged) > 1 else {*averaged} if averaged else keys
+    averaged, cost = results.frames.averaged, cost_of(results.runs)
+    factors = (f"fewer_{WORDS[each].name}" for each in ("examples_seen", cost))
+    scores = averaged if len(averaged) == 1 else ["score"]
+    first = {"run", "delta", "examples_seen", cost, *factors, *scores}
+    keys = {column.key for column in table.columns} if averaged else first
     hidden = (keys - first) | (table.constant - {"run", "score", *averaged})
     seeds = sorted(set(table.frame.loc[~table.frame["apart"], "seeds"]))
-    caption = f"Mean of {'–'.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds" if seeds else "Mean"
-    caption += " [95% confidence interval]; small dots are seeds; bold: clearly ahead of the runner-up."
-    dots = _delta_dots(table, results)
-    return TablePart("summary", "Final scores", table, (), caption, frozenset(hidden), cards=True, dots=dots)
-
-
-def _delta_dots(table: Table, results: Finals) -> dict[tuple[str, str], Dots]:
-    """Draw the differences to the baseline, with intervals and seeds."""
-    rows = [row for row in records(table.frame) if math.isfinite(row["delta_mean"])]
-    seeds = _by_label(results, "delta", rows)
-    scale = _scale([0.0, *(row[f"delta_{end}"] for row in rows for end in ("mean", "low", "high"))], seeds)
-    sign = results.metric.sign
-    dots = {}
-    for row in rows:
-        ends = row["delta_low"], row["delta_high"]
-        tone: Tone = {1.0: "good", -1.0: "bad"}.get(sign * direction(*ends), "")  # type: ignore[assignment]
-        dots[row["row"], "delta"] = Dots(row["delta_mean"], ends, seeds[row["label"]], tone, (*scale, 0.0))
-    return dots
-
-
-def _factor_dots(table: Table, results: Finals) -> dict[tuple[str, str], Dots]:
-    """Draw the factors over the baseline, with seeds, on logarithmic scales."""
-    dots = {}
-    for key in (column.key for column in table.columns if column.family == "factors"):
-        rows = [row for row in records(table.frame) if 0 < row[key] < math.inf]
-        seeds = {
-            label: tuple(math.log(x) for x in each if x > 0)
-            for label, each in _by_label(results, key, rows).items()
-        }
-        scale = _scale([0.0, *(math.log(row[key]) for row in rows)], seeds)
-        for row in rows:
-            middle, none = math.log(row[key]), (math.nan, math.nan)
-            dots[row["row"], key] = Dots(middle, none, seeds[row["label"]], "", (*scale, 0.0))
-    return dots
-
-
-def _by_label(results: Finals, name: str, rows: Sequence[Record]) -> dict[str, tuple[float, ...]]:
-    """Return the finite values of the runs of each row."""
-    values: dict[str, list[float]] = {row["label"]: [] for row in rows}
-    for label, value in zip(results.runs["label"], results.runs[name].tolist(), strict=True):
-        if label in values and math.isfinite(value):
-            values[label].append(value)
-    return {label: tuple(each) for label, each in values.items()}
-
-
-def _scale(values: Sequence[float], seeds: Mapping[str, Sequence[float]]) -> tuple[float, float]:
-    """Return the range of all finite values and seeds."""
-    known = [
-        value for value in (*values, *(x for each in seeds.values() for x in each)) if math.isfinite(value)
-    ]
-    return min(known), max(known)
+    if seeds and seeds[-1] > 1:
+        counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
+        caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."
+    else:
+        caption = "Scores of one seed, which have no confidence interval."
+    return TablePart(
+        "summary", "Final scores", table, (), caption, frozenset(hidden), ["delta"], results.metric.sign
+    )
 
 
 def _add_charts(body: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:

@@ -9,20 +9,23 @@ import io
 import json
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..claims.evidence import Verdict
 from ..colors import LabelColor
 from ..figures.charts import SHOWN_AT_FIRST
 from ..goodput import percent
+from ..intervals import direction
 from ..tables.claims import MARKS
+from ..tables.core import Record, records
 from ..tables.explain import page_data
 from ..tables.formats import OnPage, prose
 from ..units import sentence
-from .page import Dots, FigurePart, ReportPage, TablePart
+from .page import FigurePart, ReportPage, TablePart
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -49,9 +52,18 @@ _CLASSES: dict[Verdict, str] = {"holds": "good", "does not hold": "bad"}
 """Verdict → CSS class; "open" for the others."""
 
 _MOST_DRAWN = 200  # rows of a table with drawings in its cells
+_MOST_FAILURES = 200  # rows of the table of failures
+
+LogLink = Callable[[Record], str]
+"""Returns the address of the log in a row of the table of failures; empty if it can't be reached."""
 
 
-def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[FigurePart], bytes]) -> str:
+def document(
+    page: ReportPage,
+    embedded: Mapping[str, bytes],
+    image: Callable[[FigurePart], bytes],
+    log: LogLink,
+) -> str:
     """Render a page as one HTML document.
 
     The document loads nothing else; its content security policy forbids it. The policy allows only our
@@ -61,6 +73,7 @@ def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[F
         page: The contents.
         embedded: Name → content of the files of tables and figures to include in the document.
         image: Returns the PNG of a figure.
+        log: Links to logs.
     """
     from markupsafe import Markup
 
@@ -78,23 +91,29 @@ def document(page: ReportPage, embedded: Mapping[str, bytes], image: Callable[[F
     return _render(
         page,
         files,
+        log,
         image=lambda part: _image(image(part), small=bool(part.variants)),
         document=parts | {"policy": policy},
     )
 
 
-def fragment(page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], place: str) -> str:
+def fragment(
+    page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], log: LogLink, place: str
+) -> str:
     """Render a page as a part of another page, without its scripts.
 
     Args:
         page: The contents.
         image: Returns the `src` and the `width` of a figure.
+        log: Links to logs.
         place: Address of its files, with FILE instead of a name.
     """
-    return _render(page, {}, place, image=image, document=None)
+    return _render(page, {}, log, place, image=image, document=None)
 
 
-def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None = None, **values: Any) -> str:
+def _render(
+    page: ReportPage, embedded: Mapping[str, bytes], log: LogLink, place: str | None = None, **values: Any
+) -> str:
     """Fill in the template, including the data that scripts read."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
@@ -110,52 +129,78 @@ def _render(page: ReportPage, embedded: Mapping[str, bytes], place: str | None =
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "prose": lambda text: Markup(prose(text)),
+        "prose": lambda text: Markup(prose(text).replace(" = ", "\u00a0=\u00a0")),
         "sentence": sentence,
         "markup": Markup,
         "percent": percent,
         "quote": shlex.quote,
-        "on_page": lambda part: _on_page(part, page.colors),
+        "on_page": lambda part: _on_page(part, page.colors, log),
     }
     environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
     template = environment.get_template("page.html.j2")
     return template.render(page=page, data=Markup(_json(data)), between=BETWEEN, **values) + "\n"
 
 
-def _on_page(part: TablePart, colors: Mapping[str, LabelColor]) -> OnPage:
-    """Return how a page shows a table: with the colors of its labels, and with drawings in its cells."""
+def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) -> OnPage:
+    """Return how a page shows a table: with the colors of its labels, drawings, and links to logs."""
     from markupsafe import Markup
 
-    swatches = {row: Markup(_SWATCH).format(colors[row].css) for row in part.table.rows if row in colors}
-    drawn = {place: _drawing(dots) for place, dots in part.dots.items()}
+    swatch = Markup('<i class="swatch" style="background:{}"></i>')
+    labels = [row for row in part.table.rows if row in colors] if part.table.opens else []
+    after = _drawings(part) if len(part.table.frame) <= _MOST_DRAWN else {}
+    if part.name == "failures":
+        link = Markup(' <a href="{}">Open</a>')
+        rows = records(part.table.frame)[:_MOST_FAILURES]
+        after = {(row["row"], "log"): link.format(place) for row in rows if (place := log(row))}
     return OnPage(
         part.name,
-        most=200 if part.name == "failures" else None,
+        most=_MOST_FAILURES if part.name == "failures" else None,
         hidden=part.hidden,
-        cards=part.cards,
-        before=swatches if part.cards else {},
-        after=drawn if len(part.table.frame) <= _MOST_DRAWN else {},
+        cards=part.name == "summary",
+        before={row: swatch.format(colors[row].css) for row in labels},
+        after=after,
     )
 
 
-_SWATCH = '<i class="swatch" style="background:{}"></i>'
+def _drawings(part: TablePart) -> dict[tuple[str, str], Markup]:
+    """Draw each number as a dot, its interval as a line, seeds as small dots, and no difference as a rule.
 
-
-def _drawing(dots: Dots) -> Markup:
-    """Draw a middle as a dot, its interval as a line, seeds as small dots, and no difference as a rule."""
+    Factors, which have no interval, are drawn on a logarithmic scale.
+    """
     from markupsafe import Markup
 
-    low, high, zero = dots.scale
-    width = (high - low) or 1.0
-    middle, start, end, rule, *seeds = (
-        f"{4 + 88 * (value - low) / width:.1f}" for value in (dots.middle, *dots.ends, zero, *dots.seeds)
+    drawn: dict[tuple[str, str], Markup] = {}
+    parts = part.table.parts
+    if parts is None:
+        return drawn
+    for key in part.drawn:
+        seeds = parts.groupby("row")[key].agg(list)
+        numbers = {}
+        for row in records(part.table.frame):
+            runs = seeds.get(row["row"], [])
+            if key == "delta":
+                numbers[row["row"]] = [row[f"delta_{name}"] for name in ("mean", "low", "high")] + runs
+            else:
+                factors = [row[key], math.nan, math.nan, *runs]
+                numbers[row["row"]] = [math.log(each) if each > 0 else math.nan for each in factors]
+        known = [0.0, *filter(math.isfinite, chain(*numbers.values()))]
+        low, width = min(known), max(known) - min(known) or 1.0
+        for name, values in numbers.items():
+            if math.isfinite(values[0]):
+                tone = {1.0: "good", -1.0: "bad"}.get(part.sign * direction(*values[1:3]), "")
+                drawn[name, key] = Markup(_dots(tone, [(value - low) / width for value in (0.0, *values)]))
+    return drawn
+
+
+def _dots(tone: str, places: Sequence[float]) -> str:
+    """Draw the places, from 0 to 1, of no difference, a number, its interval, and seeds; NaN for none."""
+    rule, middle, start, end, *seeds = (4 + 64 * place for place in places)
+    line = "" if math.isnan(start) else f'<path class="ci" d="M{start:.1f} 8H{end:.1f}"/>'
+    small = "".join(f'<circle cx="{x:.1f}" cy="8" r="1.5"/>' for x in seeds if math.isfinite(x))
+    return (
+        f'<svg class="bar-cell {tone}" viewBox="0 0 72 16" aria-hidden="true"><path d="M{rule:.1f} 0V16"/>'
+        f'{line}{small}<circle class="dot" cx="{middle:.1f}" cy="8" r="3.5"/></svg>'
     )
-    line = "" if math.isnan(dots.ends[0]) else f'<path class="ci" d="M{start} 8H{end}"/>'
-    small = "".join(f'<circle cx="{seed}" cy="8" r="1.5"/>' for seed in seeds)
-    return Markup(
-        f'<svg class="bar-cell {dots.tone}" viewBox="0 0 96 16" aria-hidden="true"><path d="M{rule} 0V16"/>'
-        f'{line}{small}<circle class="dot" cx="{middle}" cy="8" r="3.5"/></svg>'
-    )  # only numbers
 
 
 def provenance(page: ReportPage) -> bytes:

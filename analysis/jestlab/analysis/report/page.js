@@ -55,12 +55,6 @@ function awaken(page) {
     rove(box);
     if (!table) continue;
     for (const [i, row] of [...table.querySelectorAll("tbody tr")].entries()) row.dataset.place = i;
-    const names = [...table.querySelectorAll("thead tr:last-child th")].map((cell) => cell.innerText ?? cell.textContent);
-    if (table.matches(".cards")) {
-      for (const row of table.tBodies[0].rows) {
-        for (const cell of [...row.cells].slice(1)) cell.dataset.label = names[cell.cellIndex].trim();
-      }
-    }
     const choice = choices.get(box.dataset.table);
     if (choice?.hidden) hideColumns(page, box.dataset.table, choice.hidden);
     if (choice?.column) sortRows(table, choice);
@@ -68,8 +62,10 @@ function awaken(page) {
 }
 
 function hideColumns(page, name, hidden) {
-  const table = page.querySelector(`[data-table="${CSS.escape(name)}"] table`);
-  table.className = [...table.classList].filter((each) => !/^no\d+$/.test(each)).concat(hidden.map((i) => `no${i}`)).join(" ");
+  const [table] = page.querySelector(`[data-table="${CSS.escape(name)}"]`).getElementsByTagName("table");
+  for (const row of table.rows) {
+    for (const cell of row.cells) cell.classList.toggle("off", hidden.includes(String(cell.cellIndex)));
+  }
   for (const box of page.querySelectorAll(`[id="columns-${CSS.escape(name)}"] input`)) {
     box.checked = !hidden.includes(box.value);
     box.toggleAttribute("checked", box.checked);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,26 +14,7 @@ from ..figures import Plot
 from ..provenance.checkout import jestlab_version
 from ..provenance.history import History, Recipe
 from ..tables.core import Table
-from .answer import Answer, Tone
-
-
-@dataclass(frozen=True)
-class Dots:
-    """A mean or median, its interval, and the values of its seeds, to be drawn on the scale of a column.
-
-    Attributes:
-        middle: The mean or median.
-        ends: The ends of the interval; NaN without one.
-        seeds: The values of seeds.
-        tone: How it is colored.
-        scale: Lowest and highest place of the column, and the place of no difference.
-    """
-
-    middle: float
-    ends: tuple[float, float]
-    seeds: tuple[float, ...]
-    tone: Tone
-    scale: tuple[float, float, float]
+from .answer import Answer
 
 
 @dataclass(frozen=True)
@@ -47,8 +28,8 @@ class TablePart:
         judged: For a table of claims, the claims in the order of its rows.
         caption: The caption on the page, if it differs from that of the table.
         hidden: Keys of columns that are hidden until the reader chooses them.
-        cards: Whether each row is a card on a phone.
-        dots: (row, key of a column) → what is drawn in the cell.
+        drawn: Keys of columns whose cells have a drawing of the number with its interval and seeds.
+        sign: Of good differences: 1 or −1; 0 if none is good or bad.
     """
 
     name: str
@@ -57,8 +38,8 @@ class TablePart:
     judged: tuple[Judged, ...] = ()
     caption: str = ""
     hidden: frozenset[str] = frozenset()
-    cards: bool = False
-    dots: Mapping[tuple[str, str], Dots] = field(default_factory=dict)
+    drawn: Collection[str] = ()
+    sign: float = 0.0
 
     def claims(self, study: str = "") -> Iterator[tuple[Judged, str, dict[str, str]]]:
         """Yield all claims or those of a study: the claim, its row's key, and column → text of the row."""
@@ -110,6 +91,7 @@ class PageSection:
         figures: Figures.
         missing: Heading of a table or figure that could not be made → the reason.
         recipe: How to reproduce the study.
+        is_folded: Whether the reader opens the section.
     """
 
     id: str
@@ -125,6 +107,7 @@ class PageSection:
     figures: list[FigurePart] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
+    is_folded: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -4,20 +4,12 @@
 const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 5 });
 const NEAR = 28; // pixels from the pointer to the nearest point
+const MAIN = 9; // pixels: the markers of means are larger
 const DRAGGED = 6; // pixels: a shorter drag is a click
 const NAMED_FROM = 460; // pixels: a narrower plot has a legend instead of names
 const LINE = 15; // pixels between names
-const WIDEST = 180; // pixels of a name
+const LONGEST = 26; // letters of a name
 const MOST_READ = 12; // lines of the readout
-
-/** Outlines of markers by the dash of a label, so that labels with the same color differ, as their lines do. */
-const SHAPES = {
-  "": (r) => `M${-r} 0A${r} ${r} 0 1 1 ${r} 0A${r} ${r} 0 1 1 ${-r} 0Z`,
-  "10,3": (r) => `M${-r} ${-r}H${r}V${r}H${-r}Z`,
-  "10,3,2,3": (r) => `M0 ${-1.3 * r}L${1.3 * r} 0L0 ${1.3 * r}L${-1.3 * r} 0Z`,
-  "4,2": (r) => `M0 ${-1.2 * r}L${1.2 * r} ${r}H${-1.2 * r}Z`,
-  "16,3,2,3,2,3": (r) => `M0 ${1.2 * r}L${1.2 * r} ${-r}H${-1.2 * r}Z`,
-};
 
 /** Return about `count` positions of ticks from low to high. */
 function ticks(low, high, count, log) {
@@ -50,22 +42,12 @@ function widthOf(text) {
   return widthOf.context.measureText(text).width;
 }
 
-/** Move positions apart to at least `gap`, each as little as possible, between low and high; return them in order. */
+/** Move positions apart to at least `gap`, downward, and upward where they would exceed `high`; return them in order. */
 function spread(wanted, gap, low, high) {
+  const placed = [...wanted];
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a] - wanted[b]);
-  const blocks = []; // neighbors that touch: sum of (position − offset), number, first offset
-  order.forEach((at, i) => {
-    blocks.push({ sum: wanted[at] - i * gap, count: 1 });
-    while (blocks.length > 1 && blocks.at(-2).sum / blocks.at(-2).count > blocks.at(-1).sum / blocks.at(-1).count) {
-      const { sum, count } = blocks.pop();
-      blocks.at(-1).sum += sum;
-      blocks.at(-1).count += count;
-    }
-  });
-  const placed = [];
-  const most = Math.max(low, high - (wanted.length - 1) * gap);
-  const fitted = blocks.flatMap(({ sum, count }) => Array(count).fill(Math.min(most, Math.max(low, sum / count))));
-  order.forEach((at, i) => (placed[at] = fitted[i] + i * gap));
+  order.forEach((at, i) => (placed[at] = Math.max(wanted[at], i ? placed[order[i - 1]] + gap : low)));
+  order.reverse().forEach((at, i) => (placed[at] = Math.min(placed[at], i ? placed[order[i - 1]] - gap : high)));
   return placed;
 }
 
@@ -108,27 +90,21 @@ class Plot {
   /** Return the lowest and highest value of an axis, with some room. */
   range(side) {
     if (this.zoomed) return this.zoomed[side];
+    const { shapes, levels, readings } = this.scene;
     const log = this.scene[side].log;
+    const parts = side === "x" ? ["x", "x_low", "x_high"] : ["y", "low", "high"];
     let [low, high] = [Infinity, -Infinity];
-    const see = (value) => {
-      if (!Number.isFinite(value) || (log && value <= 0)) return;
-      if (value < low) low = value;
-      if (value > high) high = value;
-    };
-    for (const shape of this.scene.shapes) {
-      const of = side === "x" ? [shape.x, shape.x_low, shape.x_high] : [shape.y, shape.low, shape.high];
-      for (const each of of) {
-        if (Array.isArray(each)) each.forEach(see);
-        else if (typeof each === "number") see(each);
-      }
+    for (const value of [...shapes, ...levels].flatMap((shape) => parts.flatMap((part) => shape[part] ?? []))) {
+      if (!Number.isFinite(value) || (log && value <= 0)) continue;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
     }
-    if (side === "y") for (const level of this.scene.levels) see(level.y);
     if (low > high) [low, high] = log ? [1, 10] : [0, 1];
     if (log) {
       const room = high > low ? (high / low) ** 0.05 : 1.3;
       return [low / room, high * room];
     }
-    const share = side === "x" && this.scene.readings ? 0.015 : 0.06;
+    const share = side === "x" && readings ? 0.015 : 0.06;
     const room = high > low ? share * (high - low) : 0.1 * Math.abs(high) || 0.5;
     return [low - room, high + room];
   }
@@ -143,7 +119,7 @@ class Plot {
     const letters = Math.max(0, ...yTicks.map((tick) => widthOf(tickText(tick))));
     const names = !this.small && width >= NAMED_FROM ? this.scene.names ?? [] : [];
     const atEnds = names.filter((name) => name.end);
-    const margin = Math.max(0, ...atEnds.map((name) => Math.min(WIDEST, widthOf(name.text)) + 20));
+    const margin = Math.max(0, ...atEnds.map((name) => widthOf(shortened(name.text, LONGEST)) + 20));
     this.frame = this.small
       ? { left: 8 + letters, right: width - 6, top: 6, bottom: height - 20 }
       : { left: 36 + letters, right: width - Math.max(12, margin), top: 12, bottom: height - 46 };
@@ -153,18 +129,17 @@ class Plot {
 
     const area = { x: left, y: top, width: Math.max(0, right - left), height: Math.max(0, bottom - top) };
     this.add("clipPath", { id: this.id }).append(svg("rect", area));
-    this.add("rect", { ...area, class: "ground" });
-    for (const tick of xTicks) this.write(tickText(tick), { x: this.at("x", tick), y: bottom + 16, "text-anchor": "middle" });
+    for (const tick of xTicks) this.add("text", { x: this.at("x", tick), y: bottom + 16, "text-anchor": "middle" }, tickText(tick));
     for (const tick of yTicks) {
       const at = this.at("y", tick);
-      this.add("line", { x1: left, x2: right, y1: at, y2: at, class: "grid" });
-      this.write(tickText(tick), { x: left - 6, y: at + 4, "text-anchor": "end" });
+      this.add("line", { x1: left, x2: right, y1: at, y2: at, class: "gridline" });
+      this.add("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, tickText(tick));
     }
     this.add("path", { d: `M${left} ${bottom}H${right}`, class: "axis" });
     if (!this.small) {
-      this.write(x.title, { x: (left + right) / 2, y: height - 8, "text-anchor": "middle", class: "title x" });
+      this.add("text", { x: (left + right) / 2, y: height - 8, "text-anchor": "middle", class: "title x" }, x.title);
       const middle = (top + bottom) / 2;
-      this.write(y.title, { x: 12, y: middle, "text-anchor": "middle", class: "title y", transform: `rotate(-90 12 ${middle})` });
+      this.add("text", { x: 12, y: middle, "text-anchor": "middle", class: "title y", transform: `rotate(-90 12 ${middle})` }, y.title);
     }
 
     // Added to the page only when complete: otherwise each query of a color would compute all styles again.
@@ -172,68 +147,61 @@ class Plot {
     this.points = [];
     for (const level of levels) {
       const at = this.at("y", level.y);
-      const line = { x1: left, x2: right, y1: at, y2: at, stroke: level.colour, "stroke-dasharray": level.dash };
+      const line = { x1: left, x2: right, y1: at, y2: at, stroke: level.color, "stroke-dasharray": level.dash };
       this.inside.append(svg("line", { ...line, "stroke-width": 1.2, class: "level" }));
-      if (level.text && !this.small) this.write(level.text, { x: left + 6, y: at - 4, class: "name" });
+      if (level.text && !this.small) this.add("text", { x: left + 6, y: at - 4, class: "name" }, level.text);
     }
     for (const shape of shapes) this.inside.append(this[shape.kind](shape));
     this.svg.append(this.inside);
     this.nameEnds(atEnds, right, top, bottom);
     this.namePoints(names.filter((name) => !name.end));
-    this.parts = Map.groupBy(this.svg.querySelectorAll("[data-label]"), (element) => element.dataset.label);
+    const recorded = new Set((this.scene.readings ?? []).flatMap((one) => one.x));
+    const columns = new Map([...recorded].map((value) => [Math.round(this.at("x", value)), value]));
+    const stops = this.scene.readings ? [...columns].map(([px, value]) => ({ px, value })) : this.points;
+    this.stops = stops.filter(({ px }) => px >= left - 1 && px <= right + 1).sort((a, b) => a.px - b.px);
     this.leave();
   }
 
-  add(tag, attributes) {
+  add(tag, attributes, text = "") {
     const element = svg(tag, attributes);
+    element.textContent = text;
     this.svg.append(element);
     return element;
   }
 
-  write(text, attributes) {
-    this.add("text", attributes).textContent = text;
-  }
-
   /** Write the names of lines right of their ends, moved apart, and joined to the ends. */
   nameEnds(names, right, top, bottom) {
-    const clamped = (name) => Math.min(bottom, Math.max(top, this.at("y", name.y)));
-    const places = spread(names.map(clamped), LINE, top + 4, bottom - 4);
+    const heights = names.map((name) => Math.min(bottom, Math.max(top, this.at("y", name.y))));
+    const places = spread(heights, LINE, top + 4, bottom - 4);
     names.forEach((name, i) => {
-      const from = { x: Math.min(right, this.at("x", name.x)), y: clamped(name) };
-      if (!Number.isFinite(from.x) || !Number.isFinite(from.y)) return;
-      const group = this.add("g", { class: "end", "data-label": name.label, style: `color: ${name.colour}` });
-      group.append(svg("path", { d: `M${from.x + 2} ${from.y}L${right + 6} ${places[i]}H${right + 10}`, class: "leader" }));
-      this.nameIn(group, name, { x: right + 13, y: places[i] + 4 });
+      const end = Math.min(right, this.at("x", name.x));
+      if (!Number.isFinite(end) || !Number.isFinite(heights[i])) return;
+      const group = this.nameAt(name, right + 13, places[i] + 4);
+      group.append(svg("path", { d: `M${end + 2} ${heights[i]}L${right + 6} ${places[i]}H${right + 10}`, class: "leader" }));
     });
   }
 
   /** Write the names of points next to them, where they cover no other point or name; leave out those without room. */
   namePoints(names) {
-    const taken = this.points.filter((point) => !point.label || point.size).map(({ px, py }) => ({ x: px - 5, y: py - 5, width: 10, height: 10 }));
+    const taken = this.points.filter((point) => point.main).map(({ px, py }) => ({ x: px - 5, y: py - 5, width: 10, height: 10 }));
     const { left, right, top, bottom } = this.frame;
     for (const name of names) {
       const [px, py] = [this.at("x", name.x), this.at("y", name.y)];
-      const width = Math.min(WIDEST, widthOf(name.text));
+      const width = widthOf(shortened(name.text, LONGEST));
       const inside = (box) => box.x >= left && box.x + width <= right && box.y >= top && box.y + box.height <= bottom;
       const free = (box) => taken.every((other) => box.x > other.x + other.width || other.x > box.x + width || box.y > other.y + other.height || other.y > box.y + box.height);
-      const places = [[10, -7], [-width - 10, -7], [-width / 2, -24], [-width / 2, 10], [8, -24], [8, 10], [-width - 8, -24], [-width - 8, 10]];
-      const boxes = places.map(([dx, dy]) => ({ x: px + dx, y: py + dy, width, height: 14 })).filter(inside);
-      const box = boxes.find(free) ?? (name.must ? boxes[0] : undefined);
+      const places = [10, -width - 10, -width / 2].flatMap((dx) => [-7, -24, 10].map((dy) => ({ x: px + dx, y: py + dy, width, height: 14 })));
+      const box = places.filter(inside).find(free);
       if (!box) continue;
       taken.push(box);
-      const group = this.add("g", { class: "end", "data-label": name.label, style: `color: ${name.colour}` });
-      this.nameIn(group, name, { x: box.x, y: box.y + 11 });
+      this.nameAt(name, box.x, box.y + 11);
     }
   }
 
-  nameIn(group, { text }, place) {
-    let shown = text;
-    while (shown.length > 4 && widthOf(shown) > WIDEST) shown = `${shown.slice(0, -2)}…`;
-    const element = svg("text", place);
-    element.textContent = shown;
-    if (shown !== text) element.append(svg("title", {}));
-    if (shown !== text) element.lastChild.textContent = text;
-    group.append(element);
+  nameAt({ label, text, color }, x, y) {
+    const group = this.add("g", { class: "end", "data-label": label, style: `color: ${color}` });
+    group.append(this.add("text", { x, y }, shortened(text, LONGEST)));
+    return group;
   }
 
   /** Return the position of a value, pixels; NaN where a logarithmic axis has none. */
@@ -264,62 +232,42 @@ class Plot {
     return drawn;
   }
 
-  band({ x, low, high, colour, label }) {
+  band({ x, low, high, color, label }) {
     const around = this.path([...x, ...[...x].reverse()], [...high, ...[...low].reverse()]);
-    return svg("path", { d: around ? `${around}Z` : "", fill: colour, "fill-opacity": 0.1, class: "band", "data-label": label });
+    return svg("path", { d: around ? `${around}Z` : "", fill: color, "fill-opacity": 0.1, class: "band", "data-label": label });
   }
 
-  line({ x, y, colour, dash, width = 2, opacity = 1, step, label = "", name = step ? "front" : "line" }) {
-    const style = { fill: "none", stroke: colour, "stroke-width": width, "stroke-dasharray": dash || "none", "stroke-opacity": opacity };
+  line({ x, y, color, dash, width = 2, opacity = 1, step, label = "", name = step ? "front" : "line" }) {
+    const style = { fill: "none", stroke: color, "stroke-width": width, "stroke-dasharray": dash || "none", "stroke-opacity": opacity };
     return svg("path", { d: this.path(x, y, step), ...style, class: name, "data-label": label });
   }
 
-  bars({ x, y, x_low, x_high, low, high, colour, label }) {
-    const group = svg("g", { stroke: colour, "stroke-width": 1.5, class: "bars", "data-label": label });
-    const [px, py] = [this.at("x", x), this.at("y", y)];
-    if (!Number.isFinite(px) || !Number.isFinite(py)) return group;
-    const from = (side, value, edge) => (this.scene[side].log && value <= 0 ? edge : this.at(side, value));
-    if (high > low) {
-      const [top, bottom] = [this.at("y", high), from("y", low, this.frame.bottom)];
-      group.append(svg("path", { d: `M${px} ${bottom}V${top}`, class: "of-y", "data-low": low, "data-high": high }));
-    }
-    if (x_high > x_low) {
-      const [start, end] = [from("x", x_low, this.frame.left), this.at("x", x_high)];
-      group.append(svg("path", { d: `M${start} ${py}H${end}`, class: "of-x", "data-low": x_low, "data-high": x_high }));
-    }
-    return group;
+  bars({ x, y, x_low, x_high, low, high, color, label }) {
+    const ends = (side, from, to) => [Math.max(from, this.ranges[side][0]), to]; // a logarithmic axis has no 0
+    const [across, up] = [this.path(ends("x", x_low, x_high), [y, y]), this.path([x, x], ends("y", low, high))];
+    return svg("path", { d: across + up, stroke: color, "stroke-width": 1.5, fill: "none", "data-label": label });
   }
 
-  marks({ x, y, colour, dash = "", size, fill = "full", opacity = 1, texts, label, of = label }) {
+  marks({ x, y, color, size, fill = "full", opacity = 1, texts, label, of = label }) {
     const group = svg("g", { class: "marks", "data-label": label, opacity });
-    const outline = (SHAPES[dash] ?? SHAPES[""])(size / 2);
-    const inside = fill === "full" ? colour : fill === "half" ? this.half(colour) : "var(--paper)";
+    const main = size > MAIN;
     x.forEach((value, i) => {
       const [px, py] = [this.at("x", value), this.at("y", y[i] ?? NaN)];
       if (!Number.isFinite(px) || !Number.isFinite(py)) return;
-      const place = { transform: `translate(${px.toFixed(1)} ${py.toFixed(1)})`, "data-fill": fill };
-      const border = size > 9 ? { stroke: colour, "stroke-width": 2 } : {};
-      group.append(svg("path", { d: outline, fill: inside, ...place, ...border }));
-      if (texts) this.points.push({ px, py, text: texts[i], colour, label: of, size: size > 9 });
+      const outline = `M${-size / 2} 0a${size / 2} ${size / 2} 0 1 1 ${size} 0a${size / 2} ${size / 2} 0 1 1 ${-size} 0Z`;
+      const place = { d: outline, transform: `translate(${px.toFixed(1)} ${py.toFixed(1)})`, "data-fill": fill };
+      group.append(svg("path", { ...place, color, fill: color, stroke: color, "stroke-width": main ? 2 : 0 }));
+      if (texts) this.points.push({ px, py, text: texts[i], color, label: of, main });
     });
     return group;
-  }
-
-  /** Return a paint that fills only the left half. */
-  half(colour) {
-    const id = `${this.id}-half-${colour.replace(/\W+/g, "-")}`;
-    const gradient = this.add("linearGradient", { id });
-    gradient.append(svg("stop", { offset: 0.5, "stop-color": colour }), svg("stop", { offset: 0.5, "stop-color": "var(--paper)" }));
-    return `url(#${id})`;
   }
 
   // Highlight one label, and read the values under the pointer; zoom by dragging.
 
   /** Highlight a label and dim the others; without a label, the pinned one. */
   light(label) {
-    for (const element of this.parts.get(this.lit) ?? []) element.classList.remove("lit");
     this.lit = label || this.pinned;
-    for (const element of this.parts.get(this.lit) ?? []) element.classList.add("lit");
+    for (const element of this.svg.querySelectorAll("[data-label]")) element.classList.toggle("lit", element.dataset.label === this.lit);
     this.svg.classList.toggle("dimmed", this.lit !== "");
   }
 
@@ -343,76 +291,54 @@ class Plot {
 
   moved(event) {
     const [x, y] = this.placeOf(event);
-    if (this.from) {
-      this.select(x, y);
-      return;
-    }
+    if (this.from) return this.select(x, y);
     const named = event.target.closest(".end")?.dataset.label;
-    const { left, right } = this.frame;
-    if (named || x < left - NEAR || x > right + NEAR) {
-      this.leave();
-      this.light(named);
-    } else if (this.scene.readings) {
-      this.read(x, y);
-    } else {
-      const nearest = this.points.reduce((best, point) => (Math.hypot(point.px - x, point.py - y) < Math.hypot(best.px - x, best.py - y) ? point : best), { px: 1e9, py: 1e9 });
-      if (Math.hypot(nearest.px - x, nearest.py - y) < NEAR) this.tell(nearest);
-      else this.leave();
-    }
+    const away = (stop) => Math.hypot(stop.px - x, this.scene.readings ? 0 : stop.py - y);
+    const nearest = this.stops.reduce((best, stop) => (best && away(best) <= away(stop) ? best : stop), null);
+    if (!named && nearest && away(nearest) < (this.scene.readings ? Infinity : NEAR)) this.read(nearest, y);
+    else this.leave();
+    if (named) this.light(named);
   }
 
-  /** Show the values of all lines at the recorded position nearest to x, the highest first. */
-  read(x, y) {
-    const { readings } = this.scene;
-    let column = null;
-    for (const one of readings) {
-      for (const value of one.x) {
-        const px = this.at("x", value);
-        if (column === null || Math.abs(px - x) < Math.abs(column.px - x)) column = { px, value };
-      }
-    }
-    if (column === null) return this.leave();
+  /** Show a point, or the values of all lines at a recorded position, the highest first. */
+  read(stop, y) {
+    this.cursor = stop;
+    if (!this.scene.readings) return this.tell(stop);
     const rows = [];
-    for (const one of readings) {
-      let at = 0;
-      one.x.forEach((value, i) => {
-        if (Math.abs(value - column.value) <= Math.abs(one.x[at] - column.value)) at = i;
-      });
-      const far = Math.abs(this.at("x", one.x[at]) - column.px);
-      if (!(far < NEAR) || !Number.isFinite(one.y[at])) continue;
-      rows.push({ one, at, py: this.at("y", one.y[at]) });
+    for (const one of this.scene.readings) {
+      const far = (i) => Math.abs(one.x[i] - stop.value);
+      const at = one.x.reduce((best, _, i) => (far(i) < far(best) ? i : best), 0);
+      if (!(Math.abs(this.at("x", one.x[at]) - stop.px) < NEAR) || !Number.isFinite(one.y[at])) continue;
+      rows.push({ one, at, away: Math.abs(this.at("y", one.y[at]) - y) });
     }
     rows.sort((a, b) => b.one.y[b.at] - a.one.y[a.at]);
-    const near = rows.reduce((best, row) => (Math.abs(row.py - y) < Math.abs((best?.py ?? 1e9) - y) ? row : best), null);
-    this.light(near && Math.abs(near.py - y) < NEAR ? near.one.label : "");
-    this.cross(column.px, rows.map((row) => [row.py, row.one.colour]));
+    const near = rows.reduce((best, row) => (row.away < best.away ? row : best), { away: NEAR });
+    this.light(near.one?.label);
+    this.cross(stop.px, rows.map(({ one, at }) => [this.at("y", one.y[at]), one.color]));
     const lines = rows.slice(0, MOST_READ).map(({ one, at }) => {
       const text = [one.y_text?.[at] ?? tickText(one.y[at]), one.more?.(at)].filter(Boolean).join(" ");
-      const name = make("span", {}, make("i", { class: "swatch", style: `background: ${one.colour}` }), shortened(one.text, 32));
+      const name = make("span", {}, make("i", { class: "swatch", style: `background: ${one.color}` }), shortened(one.text, 32));
       return make("div", { class: one.label === this.lit ? "row lit" : "row" }, name, make("span", { class: "value" }, text));
     });
-    const rest = rows.length - lines.length;
-    const [amount] = rows.map(({ one, at }) => one.x_text?.[at]);
+    if (rows.length > lines.length) lines.push(make("div", {}, `${rows.length - lines.length} more`));
+    const amount = rows[0]?.one.x_text?.[rows[0].at];
     const { title } = this.scene.x;
-    const heading = amount && title.includes("(") ? amount : `${amount ?? tickText(column.value)} ${title}`; // a unit is in both
-    this.cursor = column;
-    this.show(column.px, y, make("strong", {}, heading), ...lines, ...(rest > 0 ? [make("div", {}, `${rest} more`)] : []));
+    const heading = amount && title.includes("(") ? amount : `${amount ?? tickText(stop.value)} ${title}`; // a unit is in both
+    this.show(stop.px, y, make("strong", {}, heading), ...lines);
   }
 
   /** Show the text of a point: its first line names the run. */
-  tell(point) {
-    this.light(point.label);
-    this.cross(null, [[point.py, point.colour, point.px]]);
-    const [name, ...lines] = point.text;
-    this.show(point.px, point.py, make("strong", {}, name), ...lines.map((line) => make("div", {}, line)));
-    this.cursor = point;
+  tell({ px, py, color, label, text: [name, ...lines] }) {
+    this.light(label);
+    this.cross(null, [[py, color, px]]);
+    this.show(px, py, make("strong", {}, name), ...lines.map((line) => make("div", {}, line)));
   }
 
   cross(px, dots) {
     this.crosshair?.remove();
     this.crosshair = svg("g", { class: "crosshair" });
     if (px !== null) this.crosshair.append(svg("path", { d: `M${px} ${this.frame.top}V${this.frame.bottom}` }));
-    for (const [py, colour, at = px] of dots) this.crosshair.append(svg("circle", { cx: at, cy: py, r: px === null ? 9 : 3.5, stroke: colour }));
+    for (const [py, color, at = px] of dots) this.crosshair.append(svg("circle", { cx: at, cy: py, r: px === null ? 9 : 3.5, stroke: color }));
     this.inside.append(this.crosshair);
   }
 
@@ -432,28 +358,17 @@ class Plot {
       if (this.pinned) this.pin("");
       this.leave();
     } else if (event.key === "0") this.zoom(null);
-    else if (step && event.key.endsWith("t")) this.step(step);
-    else if (step) {
+    else if (step && event.key.endsWith("t")) {
+      const from = this.cursor ? this.stops.indexOf(this.cursor) : step > 0 ? -1 : this.stops.length;
+      const next = this.stops[from + step] ?? this.cursor;
+      if (next) this.read(next, -1e9);
+    } else if (step) {
       const labels = [...new Set(this.scene.shapes.map((shape) => shape.label).filter(Boolean))];
       const at = labels.indexOf(this.pinned);
       this.pin(labels[(Math.max(at, step > 0 ? -1 : 0) + step + labels.length) % labels.length] ?? "");
-      if (this.cursor && this.scene.readings) this.read(this.cursor.px, -1e9);
+      if (this.cursor && this.scene.readings) this.read(this.cursor, -1e9);
     } else return;
     event.preventDefault();
-  }
-
-  /** Move the crosshair, or the chosen point, to the next position. */
-  step(by) {
-    const { left, right, top } = this.frame;
-    const all = this.scene.readings ? this.scene.readings.flatMap((one) => one.x.map((x) => ({ px: this.at("x", x) }))) : this.points;
-    const inside = all.filter(({ px }) => px >= left - 1 && px <= right + 1).sort((a, b) => a.px - b.px || a.py - b.py);
-    const from = this.cursor ? inside.findIndex((each) => each === this.cursor || each.px >= this.cursor.px - 0.01) : by > 0 ? -1 : inside.length;
-    let at = from + by;
-    while (this.scene.readings && this.cursor && inside[at] && Math.abs(inside[at].px - this.cursor.px) < 1) at += by;
-    const next = inside[Math.max(0, Math.min(inside.length - 1, at))];
-    if (!next) return;
-    if (this.scene.readings) this.read(next.px, top - 1e9);
-    else this.tell(next);
   }
 
   pressed(event) {
@@ -465,20 +380,18 @@ class Plot {
     }
     this.from = this.placeOf(event);
     this.svg.setPointerCapture(event.pointerId);
-    const end = (last) => {
-      this.svg.removeEventListener("pointerup", end);
-      this.svg.removeEventListener("pointercancel", end);
-      const [[x0, y0], [x1, y1]] = [this.from, this.placeOf(last)];
-      this.from = null;
-      this.box?.remove();
-      if (last.type === "pointercancel" || Math.hypot(x1 - x0, y1 - y0) < DRAGGED) return;
-      // A drag along one axis doesn't zoom the other.
-      const along = (side, a, b) =>
-        Math.abs(a - b) < 2 * DRAGGED ? this.ranges[side] : [this.value(side, a), this.value(side, b)].sort((p, q) => p - q);
-      this.zoom({ x: along("x", x0, x1), y: along("y", y0, y1) });
-    };
-    this.svg.addEventListener("pointerup", end);
-    this.svg.addEventListener("pointercancel", end);
+    this.svg.addEventListener("lostpointercapture", (last) => this.released(last), { once: true });
+  }
+
+  /** Zoom to the dragged area; a drag along one axis doesn't zoom the other. */
+  released(event) {
+    const [[x0, y0], [x1, y1]] = [this.from, this.placeOf(event)];
+    this.from = null;
+    this.box?.remove();
+    if (Math.hypot(x1 - x0, y1 - y0) < DRAGGED) return;
+    const along = (side, a, b) =>
+      Math.abs(a - b) < 2 * DRAGGED ? this.ranges[side] : [this.value(side, a), this.value(side, b)].sort((p, q) => p - q);
+    this.zoom({ x: along("x", x0, x1), y: along("y", y0, y1) });
   }
 
   select(x, y) {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from ..colors import BASELINE, PALETTE, REFERENCE
 from ..goodput import CAUSES, Goodput, by_run, percent, total
 from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
@@ -142,17 +143,20 @@ _LEAST_SHARE = 0.0005  # a cause that took a smaller share of all time has no co
 
 _REDONE = "work of {} attempts that was, or has to be, done again"
 _CAUSES: dict[str, tuple[str, str]] = {
-    "training": ("#0072b2", "training that did not have to be done again"),
-    "evaluation": ("#56b4e9", "evaluation that did not have to be done again"),
-    "startup": ("#e69f00", "from the start of the worker's process to the first step, without compilation"),
-    "compilation": ("#cc79a7", "tracing, lowering and compiling, and loading compiled programs"),
-    "checkpoint": ("#009e73", "time in which training waited for checkpoints"),
-    "winddown": ("#999999", "after the last step: upload, records"),
-    "preempted": ("#d55e00", _REDONE.format("preempted")),
-    "failed": ("#882255", _REDONE.format("failed")),
-    "cancelled": ("#55505a", _REDONE.format("cancelled")),
+    "training": (PALETTE[0].css, "training that did not have to be done again"),
+    "evaluation": (PALETTE[5].css, "evaluation that did not have to be done again"),
+    "startup": (
+        PALETTE[1].css,
+        "from the start of the worker to the first step, without compilation",
+    ),
+    "compilation": (PALETTE[4].css, "tracing, lowering and compiling, and loading compiled programs"),
+    "checkpoint": (PALETTE[2].css, "time in which training waited for checkpoints"),
+    "winddown": (REFERENCE.css, "after the last step: upload, records"),
+    "preempted": (PALETTE[6].css, _REDONE.format("preempted")),
+    "failed": (PALETTE[3].css, _REDONE.format("failed")),
+    "cancelled": (BASELINE.css, _REDONE.format("cancelled")),
 }
-"""Cause → color (of Okabe and Ito; neighbors in a bar also differ in lightness) and formula."""
+"""Cause → color and formula."""
 
 
 def machine_time(history: History) -> tuple[Table, list[dict[str, Any]], str] | None:
@@ -251,8 +255,8 @@ def failure_table(history: History) -> Table | None:
     Returns:
         A table whose frame has the columns error (of the exception), times, runs (label/seed, and #attempt),
         ended (state of the attempts), state (current states of the runs), before (lines printed before the
-        error), and at (UTC), exit_code, host, and log (relative to the lab's root) of the last attempt. None
-        if nothing failed.
+        error), and at (UTC), exit_code, host, log (relative to the lab's root), and fingerprint of the last
+        attempt. None if nothing failed.
     """
     import pandas as pd
 
@@ -293,9 +297,9 @@ def failure_table(history: History) -> Table | None:
                 "state": ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in now.items()),
                 "before": before,
             }
-            | {key: last.get(key) for key in ("at", "exit_code", "host", "log")}
+            | {key: last.get(key) for key in ("at", "exit_code", "host", "log", "fingerprint")}
         )
-    frame = pd.DataFrame(rows, columns=[*_FAILURE]).astype({"exit_code": "Int64"})
+    frame = pd.DataFrame(rows, columns=[*_FAILURE, "fingerprint"]).astype({"exit_code": "Int64"})
     frame.insert(0, "row", frame.index.map(str))
     frame.insert(1, "apart", False)
     notes = ["log: of the last attempt, relative to the lab's root"]

@@ -91,16 +91,13 @@ def html(table: Table, page: OnPage | None = None) -> str:
 
     groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]
     opened = [column.key if page and table.opens and column.formula else "" for column in table.columns[1:]]
-    classes, ranks = ["jestlab"], [""] * len(table.columns)
-    if page is not None:
-        classes += ["cards"] * page.cards
-        classes += [f"no{at}" for at, each in enumerate(table.columns, 1) if each.key in page.hidden]
-        if 1 < len(table.lines) <= _MOST_SORTED and len(table.sections) == len(groups) == 1:
-            found = map(table.ranks, table.columns)
-            ranks = [",".join("" if rank is None else str(rank) for rank in each) for each in found]
+    ranks = [""] * len(table.columns)
+    if page and 1 < len(table.lines) <= _MOST_SORTED and len(table.sections) == len(groups) == 1:
+        found = map(table.ranks, table.columns)
+        ranks = [",".join("" if rank is None else str(rank) for rank in each) for each in found]
     text = _template().render(
         table=table, page=page, groups=groups, css=Markup(_CSS), zip=zip, keys=["", *opened], ranks=ranks,
-        classes=classes, prose=lambda text: Markup(prose(text)), empty=("", MISSING),
+        prose=lambda text: Markup(prose(text)), empty=("", MISSING),
     )  # fmt: skip
     return text.encode("ascii", "xmlcharrefreplace").decode() + "\n"
 
@@ -119,7 +116,7 @@ def _template() -> Template:
 
 _HTML = """\
 {% if not page %}<style>{{ css }}</style>{% endif %}
-<table class="{{ classes|join(" ") }}">
+<table class="jestlab{% if page and page.cards %} cards{% endif %}">
 {% if not page %}
 <caption>{{ prose(table.caption) }}{% for note in table.notes %}<br>{{ prose(note) }}{% endfor %}</caption>
 {% endif %}
@@ -133,7 +130,8 @@ _HTML = """\
 {% endif %}
 <tr>
 {% for column, order in zip(table.columns, ranks) %}
-<th scope="col" class="{{ column.align }}"{% if order %} data-ranks="{{ order }}"{% endif %}\
+<th scope="col" class="{{ column.align }}{% if page and column.key in page.hidden %} off{% endif %}"\
+{% if order %} data-ranks="{{ order }}"{% endif %}\
 {% if not page %} title="{{ column.formula }}"{% endif %}>\
 {% if order %}<button type="button" class="sort">{% endif %}{{ column.header }}\
 {% if order %}</button>{% endif %}\
@@ -154,7 +152,10 @@ aria-label="About {{ column.title }}"></button>{% endif %}</th>
 {% set text, is_left, is_button = cell.text, column.align == "left", key and cell.text not in empty %}
 {% if loop.first %}<th scope="row">{% if page %}{{ page.before.get(line.key, "") }}{% endif %}\
 <span class="name">{% else %}
-<td{% if is_left %} class="left{% if text|length > 40 %} long{% endif %}"{% endif %}>{% endif %}
+{% set kinds = ["left" if is_left, "long" if is_left and text|length > 40, \
+"off" if page and column.key in page.hidden]|select|join(" ") %}
+<td{% if kinds %} class="{{ kinds }}"{% endif %}\
+{% if page and page.cards %} data-label="{{ column.header }}"{% endif %}>{% endif %}
 {% if is_button %}
 <button type="button" aria-haspopup="dialog" data-row="{{ line.key }}" data-column="{{ key }}">{% endif %}
 {% if cell.bold %}<b>{{ text }}</b>{% elif cell.struck %}<s>{{ text }}</s>{% else %}{{ text }}{% endif %}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jestlab.analysis.files import rows_to_csv
 from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.options import json_option, lab_options, output_option
 from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
@@ -143,15 +143,6 @@ def _markdown(headers: Sequence[str], rows: Rows) -> str:
     return markdown(headers, [[_cell(value) for value in row] for row in rows])
 
 
-def _csv(headers: Sequence[str], rows: Rows) -> str:
-    from jestlab.analysis.files import csv_cell
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(map(csv_cell, row) for row in (headers, *rows))
-    return text.getvalue()
-
-
 def _json(headers: Sequence[str], rows: Rows) -> str:
     records = [dict(zip(headers, map(_plain, row), strict=True)) for row in rows]
     return json.dumps(records, ensure_ascii=False, allow_nan=False) + "\n"
@@ -186,7 +177,7 @@ def _parquet(headers: Sequence[str], rows: Rows) -> bytes:
 
 _WRITERS: dict[str, Callable[[Sequence[str], Rows], str | bytes]] = {
     "md": _markdown,
-    "csv": _csv,
+    "csv": rows_to_csv,
     "json": _json,
     "parquet": _parquet,
 }

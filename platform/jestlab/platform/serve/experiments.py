@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from sqlalchemy import func, select
 from starlette.requests import Request
 
 from jestlab.platform.serve.labs import Labs, Served
-from jestlab.platform.serve.rendering import address, parse_whole, render
+from jestlab.platform.serve.overviews import MOST_RUNS, Overview
+from jestlab.platform.serve.rendering import render
 from jestlab.platform.store.annotations import tags_of_experiments
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.tables import AcceptanceRow, RegistrationRow, RetractionRow
 
-PER_PAGE = 100
-"""Experiments per page of the list."""
-
 
 def page(labs: Labs, request: Request) -> str:
     """Show the experiments that the request asks for: running ones, then the last active ones."""
-    given = request.query_params
-    find, tag = given.get("find", "").strip(), given.get("tag", "")
-    rows = [row for served in labs.among(given.get("lab")) for row in _rows(served)]
-    tags = sorted({name for row in rows for name in row["tags"]})
-    words = find.lower().split()
-    found = [row for row in rows if (not tag or tag in row["tags"]) and _has_words(row, words)]
-    found.sort(key=_activity, reverse=True)
-    start = (max(1, parse_whole(given.get("page", "")) or 1) - 1) * PER_PAGE
-    shown = found[start : start + PER_PAGE]
-    for row in shown:
-        if RunState.COMPLETED in row["about"].counts:
-            row["overview"] = row["served"].overviews.of(row["about"].name, row["key"])
+    find, tag, lab = (request.query_params.get(name, "") for name in ("find", "tag", "lab"))
+    rows = [row for served in labs.among(lab or None) for row in _rows(served)]
+    found = [
+        row | {"overview": _overview(row)}
+        for row in sorted(rows, key=_activity, reverse=True)
+        if (not tag or tag in row["tags"]) and all(word in row["text"] for word in find.lower().split())
+    ]
     return render(
-        "experiments.html.j2", here="experiments", several=len(labs) > 1, rows=shown, found=len(found),
-        total=len(rows), find=find, tag=tag, tags=tags, page=start // PER_PAGE + 1,
-        pages=max(1, -(-len(found) // PER_PAGE)),
-        lab=given.get("lab"), link=partial(_link, given),
+        "experiments.html.j2", here="experiments", several=len(labs) > 1, rows=found, total=len(rows),
+        find=find, tag=tag, lab=lab, tags=sorted({name for row in rows for name in row["tags"]}),
+        most_runs=MOST_RUNS,
     )  # fmt: skip
-
-
-def _link(given: Mapping[str, str], **changes: Any) -> str:
-    """Return the address of the list with a changed query."""
-    return address(**{key: given.get(key) for key in ("find", "tag", "lab")} | changes)
 
 
 def _rows(served: Served) -> list[dict[str, Any]]:
@@ -55,11 +40,24 @@ def _rows(served: Served) -> list[dict[str, Any]]:
     tags = tags_of_experiments(served.store)
     return [
         {
-            "served": served, "about": about, "tags": tags.get(about.name, []), "overview": None,
+            "served": served, "about": about, "tags": (own := tags.get(about.name, [])),
+            "text": " ".join([about.name, about.question, about.owner or "", *own]).lower(),
             "key": (about.updated_at, about.counts, judged_by),
         }
         for about in served.store.experiments()
     ]  # fmt: skip
+
+
+def _overview(row: dict[str, Any]) -> Overview | None:
+    """Return the overview of an experiment; of a large one, only the answer that its page has shown."""
+    served: Served = row["served"]
+    about = row["about"]
+    if RunState.COMPLETED not in about.counts:
+        return None
+    if sum(about.counts.values()) <= MOST_RUNS:
+        return served.overviews.of(about.name, row["key"])
+    made = served.results.latest(about.name)
+    return Overview(made.parts.page.answer) if made else None
 
 
 def _activity(row: dict[str, Any]) -> tuple[bool, datetime]:
@@ -67,9 +65,3 @@ def _activity(row: dict[str, Any]) -> tuple[bool, datetime]:
     about = row["about"]
     is_running = RunState.RUNNING in about.counts
     return is_running, about.updated_at if is_running else about.active_at
-
-
-def _has_words(row: dict[str, Any], words: list[str]) -> bool:
-    about = row["about"]
-    text = " ".join([about.name, about.question, about.owner or "", *row["tags"]]).lower()
-    return all(word in text for word in words)

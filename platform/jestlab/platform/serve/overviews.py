@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.serve.groups import Scores, spark
 
+if TYPE_CHECKING:
+    from jestlab.analysis.report.answer import Answer
+
+MOST_RUNS = 1_000
+"""Maximum number of runs of an experiment that is analyzed in the background."""
+
 
 @dataclass(frozen=True)
 class Overview:
-    """The answer of an experiment, or the reason for a missing one, and the label with the best score.
+    """The answer of an experiment, and its label with the best score: score, sparkline's path, and color."""
 
-    `verdict`, `tone`, and `sentence` are those of `analysis.report.answer.Answer`; `trend` is the path of a
-    sparkline of the score. Unknown values are empty.
-    """
-
-    verdict: str = ""
-    tone: str = ""
-    sentence: str = ""
+    answer: Answer
     best: str = ""
     score: str = ""
     trend: str = ""
@@ -36,8 +37,7 @@ class Overviews:
         """Start without overviews; they are made on request. `url` is that of the store."""
         self._url = url
         self._made: dict[str, Overview] = {}
-        self._keys: dict[str, object] = {}
-        self._pending: set[str] = set()
+        self._jobs: dict[str, tuple[object, Future[None]]] = {}
         self._pool = ThreadPoolExecutor(1, "overviews")
 
     def of(self, name: str, key: object) -> Overview | None:
@@ -45,10 +45,9 @@ class Overviews:
 
         `key` is a value that changes with the results of the experiment.
         """
-        if name not in self._pending and self._keys.get(name) != key:
-            self._pending.add(name)
-            self._keys[name] = key
-            self._pool.submit(self._compute, name)
+        known = self._jobs.get(name)
+        if known is None or (known[0] != key and known[1].done()):
+            self._jobs[name] = key, self._pool.submit(self._compute, name)
         return self._made.get(name)
 
     def close(self) -> None:
@@ -56,44 +55,33 @@ class Overviews:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _compute(self, name: str) -> None:
+        from jestlab.analysis.report.answer import Answer
+
         start = time.monotonic()
         try:
             self._made[name] = overview_of(self._url, name)
         except (UserError, ValueError, OSError, SQLAlchemyError) as error:
-            self._made[name] = Overview(sentence=" ".join(str(error).split()))
-        finally:
-            self._pending.discard(name)
+            self._made[name] = Overview(Answer(" ".join(str(error).split())))
         time.sleep(time.monotonic() - start)  # pages need half of the time
 
 
 def overview_of(url: str, experiment: str) -> Overview:
     """Compute the overview of an experiment of the store at a URL."""
     from jestlab.analysis.claims import studies
-    from jestlab.analysis.claims.judged import count_verdicts
-    from jestlab.analysis.claims.verdicts import load
-    from jestlab.analysis.provenance.warnings import Origins
-    from jestlab.analysis.report.answer import answer, verdict_of
+    from jestlab.analysis.report import read_answer
     from jestlab.analysis.results import opened
-    from jestlab.analysis.tables import finals, summary
 
     with opened(url) as store:
-        study, judged = store.once(studies)[experiment], load(store, experiment)
-        reply = Overview(*verdict_of(judged), count_verdicts(judged) if judged else "")
-        if study.parts:
-            return reply
+        overview = Overview(read_answer(store, experiment))
+        if store.once(studies)[experiment].parts:
+            return overview
         frames = store.frames(experiment)
-        if not judged or len(frames.competitors) > 1:  # as on the page of the experiment
-            results = finals(frames, scope=study.scope)
-            table = summary(results).marked(Origins.read(store, [experiment]))
-            full = answer(table, results, judged)
-            reply = Overview(full.verdict, full.tone, full.sentence)
         scores = Scores.of(frames)
         means = {label: mean for label in frames.competitors if (mean := scores.mean(label)) is not None}
         if not means or scores.metric.goal is None:
-            return reply
+            return overview
         best = max(means, key=lambda label: scores.metric.sign * means[label])
-        unit = scores.metric.suffix if scores.metric.in_percent else ""
         return replace(
-            reply, best=frames.shown[best], score=scores.metric.text(means[best]) + unit,
+            overview, best=frames.shown[best], score=scores.metric.text(means[best]) + scores.metric.suffix,
             trend=spark(*scores.trends[best]), color=store.colors(experiment)[best].css,
         )  # fmt: skip

@@ -16,7 +16,6 @@ from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file
 from jestlab.analysis.report.html import style as report_style
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
-from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -97,14 +96,9 @@ def when(time: datetime | None) -> str:
 
 
 def ago(time: datetime) -> str:
-    """Format a UTC time relative to now: "just now", "5 min ago", "2 days ago"; as a date after a month."""
-    minutes = int((now() - time).total_seconds() // 60)
-    days = minutes // 1_440
-    if days > 30:
-        return f"{time:%Y-%m-%d}"
-    if days:
-        return f"{counted(days, 'day')} ago"
-    return f"{minutes // 60} h ago" if minutes >= 60 else f"{minutes} min ago" if minutes >= 1 else "just now"
+    """Format a UTC time relative to now, such as "5 min ago"."""
+    hours = (now() - time).total_seconds() / 3600
+    return f"{units.duration(hours)} ago" if hours >= 1 / 60 else "just now"
 
 
 def number(value: float | None) -> str:

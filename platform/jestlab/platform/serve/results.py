@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -127,6 +127,9 @@ class ServedResults:
             source = address("experiment", name, "figure", part.study, file, lab=self._name)
             return {"src": source, "width": _STILL_WIDTH}
 
+        def log(row: Mapping[str, Any]) -> str:
+            return f"{address('run', row['fingerprint'], lab=self._name)}#log"
+
         url = self._lab.store_url
         images = cache(partial(selected_images, self._lab))
         scores = Scores()
@@ -135,4 +138,4 @@ class ServedResults:
             with suppress(NotYet):
                 scores = Scores.of(store.frames(name))
         place = address("experiment", name, "file", "FILE", lab=self._name)
-        return _Parts(fragment(page, image, place), page, scores)
+        return _Parts(fragment(page, image, log, place), page, scores)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import re
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import aliased
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
 
 from jestlab.analysis import query
 from jestlab.analysis.configs import parsed
-from jestlab.analysis.files import csv_cell
+from jestlab.analysis.files import rows_to_csv
 from jestlab.analysis.published import stored
 from jestlab.analysis.published.cell import order
 from jestlab.platform.errors import StoreUnreachable, UserError, one_line_errors
@@ -43,39 +40,28 @@ COLUMNS = ("state", SCORE, "ended_at")
 _NAME = ("fingerprint", "experiment", "label", "seed")
 """Columns of every search, which name the run."""
 
-_TEXTS = (*_NAME, "state", "tags", "reason")
-"""Columns that are searched for words."""
-
 _CONDITION = re.compile(r"[=<>()']|\b(in|like|is|and|or|not)\b", re.IGNORECASE)
 """A search that contains this is a condition; others are words."""
 
 _CONFIGS = 100
 """Number of runs whose config keys the page suggests, the newest."""
 
-SQL_ROWS, SQL_BYTES, SQL_SECONDS = 1_000, 2 * 1024 * 1024, 20
-"""Limits of a SQL query: rows, bytes of all rows and of one value, and time in the database."""
+READING = query.Limits(1_000, 2 * 1024 * 1024, 20)
+"""Limits of a SQL query: rows, bytes of all rows and of one value, and seconds in the database."""
 
-CSV_ROWS, CSV_BYTES = 100_000, 16 * 1024 * 1024
+DOWNLOADING = query.Limits(100_000, 16 * 1024 * 1024, 20)
 """Limits of a SQL query whose result is downloaded."""
 
 EXAMPLES = {
-    "Runs by state": "SELECT experiment, state, COUNT(*) AS runs\nFROM v_runs\nGROUP BY 1, 2\nORDER BY 1, 2",
-    "Final scores by label": (
-        "SELECT experiment, label, name, COUNT(*) AS seeds, AVG(value) AS mean\nFROM v_evaluations\n"
-        "WHERE final = 1\nGROUP BY 1, 2, 3\nORDER BY 1, 3, 5 DESC"
-    ),
-    "Time and FLOPs by label": (
-        "SELECT experiment, label, SUM(actual_hours) AS hours, SUM(actual_flops) AS flops\nFROM v_costs\n"
-        "GROUP BY 1, 2\nORDER BY 1, 2"
-    ),
-    "Latest failures": (
-        "SELECT experiment, label, seed, number, host, ended_at, reason\nFROM v_attempts\n"
-        "WHERE state = 'FAILED'\nORDER BY ended_at DESC\nLIMIT 20"
-    ),
-    "Machines and code of the latest attempts": (
-        "SELECT experiment, label, seed, started_at, host, device, code_commit\nFROM v_attempts\n"
-        "ORDER BY started_at DESC\nLIMIT 20"
-    ),
+    "Runs by state": "SELECT experiment, state, COUNT(*) AS runs\nFROM v_runs\nGROUP BY 1, 2",
+    "Final scores by label": "SELECT experiment, label, name, COUNT(*) AS seeds, AVG(value) AS mean\n"
+    "FROM v_evaluations\nWHERE final = 1\nGROUP BY 1, 2, 3\nORDER BY 1, 3, 5 DESC",
+    "Time and FLOPs by label": "SELECT experiment, label, SUM(actual_hours) AS hours,\n"
+    "    SUM(actual_flops) AS flops\nFROM v_costs\nGROUP BY 1, 2",
+    "Latest failures": "SELECT experiment, label, seed, number, host, ended_at, reason\n"
+    "FROM v_attempts\nWHERE state = 'FAILED'\nORDER BY ended_at DESC\nLIMIT 20",
+    "Latest attempts": "SELECT experiment, label, seed, started_at, host, device, code_commit\n"
+    "FROM v_attempts\nORDER BY started_at DESC\nLIMIT 20",
 }
 """Title → a query that every store can answer."""
 
@@ -93,17 +79,17 @@ def runs(labs: Labs, request: Request) -> str:
     given = request.query_params
     where, sort = given.get("where", "").strip(), given.get("order", "").strip()
     columns = listed(given.get("columns", ""))
-    words = [] if _CONDITION.search(where) else where.lower().split()
+    words = [] if _CONDITION.search(where) else where.split()
+    names, keys = columns or [*COLUMNS], [*VIEWS["v_runs"].columns, SCORE, "tag"]
     found: list[dict[str, Any]] = []
-    problem, names, keys = "", [*(columns or COLUMNS)], [*VIEWS["v_runs"].columns, SCORE, "tag"]
-    chosen = labs.among(given.get("lab"))
+    problem = ""
     try:
         with one_line_errors():
-            for served in chosen:
+            for served in labs.among(given.get("lab")):
                 keys += _keys(served.store)
                 condition = None if words else where or None
                 names, rows = _found(served, condition, words, columns or COLUMNS, listed(sort))
-                found += [{"lab": served.name, **row} for row in rows]
+                found += rows
     except StoreUnreachable:
         raise
     except UserError as error:
@@ -123,29 +109,17 @@ def _found(
     Returns:
         The columns, and the runs: column → value. There is one more run than the page shows if others exist.
     """
-    read = [*(_TEXTS if words else _NAME), *(name for name in columns if name != SCORE)]
-    most = None if words else MOST_RUNS + 1
-    url = served.lab.store_url
-    result = query.select(url, "runs", condition, read, sort or ["-started_at"], most)
-    rows = [dict(zip(result.columns, values, strict=True)) for values in result.rows]
-    if words:
-        rows = [row for row in rows if all(word in _text(row) for word in words)][: MOST_RUNS + 1]
-    names: dict[str, None] = {}
-    for name in columns:
-        section = name.removesuffix("*")
-        names |= dict.fromkeys(
-            [name] if section == name else [key for key in result.columns if key.startswith(section)]
-        )
-    if SCORE in names:
+    result = query.select(
+        served.lab.store_url, "runs", condition, [*(name for name in columns if name != SCORE), *_NAME],
+        sort or ["-started_at"], MOST_RUNS + 1, words=words,
+    )  # fmt: skip
+    names = [name for name in result.columns if name in columns or name not in _NAME]
+    rows = [dict(zip(result.columns, row, strict=True)) | {"lab": served.name} for row in result.rows]
+    if SCORE in columns:
+        names.insert(columns.index(SCORE), SCORE)
         scores = _last_scores(served.store, rows)
-        rows = [row | {SCORE: scores.get(row["fingerprint"])} for row in rows]
-    return [*names], rows
-
-
-def _text(row: dict[str, Any]) -> str:
-    """Return the text of a run that is searched for words."""
-    name = "{experiment}/{label}/{seed}".format_map(row)
-    return " ".join([name, *(str(row[column]) for column in _TEXTS if row[column] is not None)]).lower()
+        rows = [row | {SCORE: scores.get((row["experiment"], row["fingerprint"]))} for row in rows]
+    return names, rows
 
 
 def _keys(store: Store) -> list[str]:
@@ -154,8 +128,8 @@ def _keys(store: Store) -> list[str]:
     return [key for (config,) in store.rows(latest) if config for key in parsed(config)[1]]
 
 
-def _last_scores(store: Store, rows: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the last score of each run, by fingerprint: the score of its experiment, as tables show it."""
+def _last_scores(store: Store, rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
+    """Return the last scores of runs, by experiment and fingerprint, as the tables of each show them."""
     import pandas as pd
 
     from jestlab.analysis.frames import Frames
@@ -163,24 +137,23 @@ def _last_scores(store: Store, rows: Sequence[dict[str, Any]]) -> dict[str, str]
     later = aliased(EvaluationRow)
     last = select(func.max(later.step)).where(later.run_id == EvaluationRow.run_id).scalar_subquery()
     name = EvaluationRow.dataset + "/" + EvaluationRow.metric
-    of_run = {run_key(row["fingerprint"]): row for row in rows}
     evaluated = (
-        select(EvaluationRow.run_id, RunRow.program, name, EvaluationRow.value)
+        select(RunRow.fingerprint, RunRow.program, name, EvaluationRow.value)
         .join(RunRow, RunRow.id == EvaluationRow.run_id)
-        .where(one_of(EvaluationRow.run_id, of_run), EvaluationRow.step == last)
+        .where(one_of(EvaluationRow.run_id, {run_key(row["fingerprint"]) for row in rows}))
+        .where(EvaluationRow.step == last)
     )
-    values: dict[str, dict[int, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
-    for run, program, metric, value in store.rows(evaluated):
-        values[of_run[run]["experiment"]][run] |= {"program": program, metric: value}
-    scores = {}
-    none = pd.DataFrame()
-    for experiment, found in values.items():
-        table = pd.DataFrame(found.values(), dtype=object)
-        numbers = table.drop(columns="program").astype(float)
-        frames = Frames(experiment, "", table[["program"]], numbers, none, none, store.spec(experiment))
-        for run, score in zip(found, numbers[frames.averaged].mean(axis=1, skipna=False), strict=True):
-            if frames.averaged and score == score:  # not NaN
-                scores[str(of_run[run]["fingerprint"])] = frames.score.text(score) + frames.score.suffix
+    table = pd.DataFrame([*store.rows(evaluated)], columns=["run", "program", "metric", "value"])
+    scores, none = {}, pd.DataFrame()
+    for experiment in {row["experiment"] for row in rows}:
+        members = {row["fingerprint"] for row in rows if row["experiment"] == experiment}
+        found = table[table["run"].isin(members)]
+        values = found.groupby(["run", "metric"])["value"].last().unstack().astype(float)
+        frames = Frames(experiment, "", found[["program"]], values, none, none, store.spec(experiment))
+        if frames.averaged:
+            means = values[frames.averaged].mean(axis=1, skipna=False).dropna()
+            for run, score in means.items():
+                scores[experiment, str(run)] = frames.score.text(score) + frames.score.suffix
     return scores
 
 
@@ -195,8 +168,7 @@ def sql(labs: Labs, request: Request) -> Any:
     if asked:
         start = time.monotonic()
         try:
-            limits = query.Limits(SQL_ROWS, SQL_BYTES, SQL_SECONDS)
-            result = query.ask(served.lab.store_url, asked, limits)
+            result = query.ask(served.lab.store_url, asked, READING)
         except ValueError as error:
             problem = str(error).removeprefix("query: ")
         seconds = time.monotonic() - start
@@ -207,35 +179,30 @@ def sql(labs: Labs, request: Request) -> Any:
     )  # fmt: skip
 
 
-def sql_csv(labs: Labs, request: Request) -> StreamingResponse:
+def sql_csv(labs: Labs, request: Request) -> Response:
     """Return the result of the SQL query in the address as CSV; more rows than the limit are an error."""
     served = labs.among(request.query_params.get("lab"))[0]
-    limits = query.Limits(CSV_ROWS, CSV_BYTES, SQL_SECONDS)
-    result = query.ask(served.lab.store_url, request.query_params.get("q", ""), limits)
+    result = query.ask(served.lab.store_url, request.query_params.get("q", ""), DOWNLOADING)
     if result.more:
-        limit = f"{CSV_ROWS:,} rows or {CSV_BYTES // 2**20} MiB"
+        limit = f"{DOWNLOADING.rows:,} rows or {DOWNLOADING.most_bytes // 2**20} MiB"
         raise UserError(f"the result has more than {limit}: use `jestlab query --output FILE.csv`")
     headers = {"content-disposition": 'attachment; filename="query.csv"'}
-    return StreamingResponse(_csv_lines(result), media_type="text/csv", headers=headers)
-
-
-def _csv_lines(result: query.Result) -> Iterator[str]:
-    for row in itertools.chain([result.columns], result.rows):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(map(csv_cell, row))
-        yield line.getvalue()
+    return Response(rows_to_csv(result.columns, result.rows), media_type="text/csv", headers=headers)
 
 
 def _place(asked: str, problem: str) -> dict[str, Any] | None:
-    """Find the part of a query that an error names: its line from 1, the texts around it, and its indices."""
-    match = _NAMED.search(problem)
-    named = next(filter(None, match.groups()), "") if match else ""
-    if not named or (found := re.search(rf"(?<!\w){re.escape(named)}(?!\w)", asked, re.IGNORECASE)) is None:
+    """Find the part of a query that an error names: its line from 1, and the texts of the line around it."""
+    named = _NAMED.search(problem)
+    part = named and re.search(
+        rf"(?<!\w){re.escape(named[named.lastindex or 0])}(?!\w)", asked, re.IGNORECASE
+    )
+    if not part:
         return None
-    start, end = found.span()
-    before, after = asked[:start].rpartition("\n")[2], asked[end:].partition("\n")[0]
-    line = asked.count("\n", 0, start) + 1
-    return {"line": line, "before": before, "at": found[0], "after": after, "start": start, "end": end}
+    before, after = asked[: part.start()], asked[part.end() :]
+    return {
+        "line": before.count("\n") + 1, "before": before.rpartition("\n")[2], "at": part[0],
+        "after": after.partition("\n")[0],
+    }  # fmt: skip
 
 
 # ---- published results
