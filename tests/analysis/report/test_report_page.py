@@ -1,6 +1,7 @@
 """The page of a study: its HTML, and in a real browser from disk, without network access."""
 
 import base64
+import csv
 import gzip
 import io
 import itertools
@@ -121,6 +122,18 @@ def test_equal_failures_are_one_row_with_the_error_first(built):
         ["RuntimeError: other", "1", "joint/0"],
     ]
     assert "exit code 1: loading data" in rows[0]
+
+
+def test_a_failure_links_to_its_log_if_the_page_is_in_its_lab(study, tmp_path):
+    page, *files = build(study.url, "study", tmp_path / "reports" / "study", "uniform")
+    assert 'href="../../' not in page.read_text()
+    (failures,) = (file for file in files if file.name == "failures.csv")
+    (row,) = csv.DictReader(failures.read_text().splitlines())
+    log = tmp_path / row["log"]
+    log.parent.mkdir(parents=True)
+    log.touch()
+    build(study.url, "study", tmp_path / "reports" / "study", "uniform")
+    assert f'href="../../{row["log"]}"' in page.read_text()
 
 
 def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built, stored_runs):
