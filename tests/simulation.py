@@ -23,6 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.analysis.claims.sign_test import all_looks, most_against
+from jestlab.analysis.colors import PALETTE, REFERENCE
+from jestlab.analysis.figures.style import applied
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -203,7 +205,7 @@ def table(studies: int) -> list[Row]:
     return rows
 
 
-_RED, _BLUE, _GREY = "#c44e52", "#4c72b0", "#8c8c8c"
+_BLUE, _ORANGE, _GRAY = PALETTE[0].light, PALETTE[1].light, REFERENCE.light
 
 
 def figure(rows: list[Row], path: Path) -> None:
@@ -216,13 +218,13 @@ def figure(rows: list[Row], path: Path) -> None:
     _draw_errors(errors, rows)
     for n, dash in zip(FIXED, (":", "--", "-."), strict=True):
         shares = _line(rows, f"one look at {n}", 1, "right")
-        power.plot(EFFECTS, shares, dash, color=_GREY, label=f"Student's t, {n} seeds, 1 claim")
+        power.plot(EFFECTS, shares, dash, color=_GRAY, label=f"Student's t, {n} seeds, 1 claim")
     _draw_by_effect(power, rows, "right")
-    power.set(ylabel="claims that are said to hold (%)", title="Power")
+    power.set(ylabel="claims reported to hold (%)", title="Power")
     _draw_by_effect(seeds, rows, "seeds")
     seeds.set(ylabel="seeds of a claim, mean", title="Seeds, at most 24", ylim=(0, LAST + 1))
     for axes, columns in ((errors, 2), (power, 2), (seeds, 1)):
-        axes.legend(fontsize=8, ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
+        axes.legend(ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
     plot.savefig(path, dpi=110)
 
 
@@ -231,15 +233,15 @@ def _counted(claims: int) -> str:
 
 
 def _draw_errors(axes: Axes, rows: list[Row]) -> None:
-    ways = (("peeking", _RED, "95% intervals of Student's t"), ("until_decided", _BLUE, "until decided"))
+    ways = (("peeking", _ORANGE, "95% intervals of Student's t"), ("until_decided", _BLUE, "until decided"))
     bars = [(*way, claims) for way in ways for claims in (1, 55)]
-    for place, (how, colour, name, claims) in enumerate(bars):
+    for place, (how, color, name, claims) in enumerate(bars):
         shares = [100 * _row(rows, draw=draw, claims=claims, how=how, effect=0.0)["wrong"] for draw in DRAWS]
         at = np.arange(len(DRAWS)) + 0.2 * place - 0.3
         label = f"{name}, {_counted(claims)}"
-        axes.bar(at, shares, 0.19, color=colour, alpha=0.5 if claims == 1 else 1.0, label=label)
+        axes.bar(at, shares, 0.19, color=color, alpha=0.5 if claims == 1 else 1.0, label=label)
     axes.axhline(5, color="black", lw=1, ls="--")
-    axes.set_xticks(range(len(DRAWS)), [name.replace(" (", "\n(") for name in DRAWS], fontsize=8)
+    axes.set_xticks(range(len(DRAWS)), [name.replace(" (", "\n(") for name in DRAWS])
     axes.set(ylabel="studies with a wrong “holds” (%)", title="Error: no difference, a look after every seed")
 
 
@@ -275,7 +277,8 @@ def main() -> None:
     rows = table(options.studies)
     print(json.dumps(rows, indent=1))
     if options.figure:
-        figure(rows, options.figure)
+        with applied():
+            figure(rows, options.figure)
 
 
 if __name__ == "__main__":

@@ -140,10 +140,11 @@ def test_each_module_of_an_extra_is_named_and_others_are_not():
         assert dependencies.of_module(other) is None
 
 
-def test_launches_without_xmanager_are_complete(tmp_path, root, monkeypatch):
+def test_launches_without_xmanager_are_complete_and_report_it_once(tmp_path, root, monkeypatch):
     labs.hide_modules(monkeypatch, "xmanager")
-    said = labs.here("launch", labs.write_study(tmp_path), "--no-reports", root=root)
-    assert said.returncode == 0 and "XManager" not in said.stdout + said.stderr
+    done = labs.here("launch", labs.write_study(tmp_path), "--no-reports", root=root)
+    assert done.returncode == 0
+    assert (done.stdout + done.stderr).count("no XManager record: pip install 'jestlab[xmanager]'") == 1
     with closing(sqlite3.connect(root / "results.db")) as store:
         assert store.execute("SELECT DISTINCT state FROM run").fetchall() == [("COMPLETED",)]
     assert not (root / "xmanager").exists()

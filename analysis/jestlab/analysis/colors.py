@@ -53,13 +53,16 @@ PALETTE = (
 _DASHES = ("", "10,3", "10,3,2,3", "4,2", "16,3,2,3,2,3")
 
 
+def numbered(position: int) -> LabelColor:
+    """Return the color of the label at a position, from 0; colors repeat with another dash."""
+    repeat, place = divmod(position, len(PALETTE))
+    return replace(PALETTE[place], dash=_DASHES[repeat % len(_DASHES)])
+
+
 def in_order(labels: Iterable[str], baseline: str) -> dict[str, LabelColor]:
-    """Choose a color for each label by its position among the others; colors repeat with another dash."""
-    chosen = {baseline: BASELINE}
-    for position, label in enumerate(label for label in labels if label != baseline):
-        repeat, place = divmod(position, len(PALETTE))
-        chosen[label] = replace(PALETTE[place], dash=_DASHES[repeat % len(_DASHES)])
-    return chosen
+    """Choose a color for each label by its position among the labels except the baseline."""
+    others = [label for label in labels if label != baseline]
+    return {baseline: BASELINE} | {label: numbered(position) for position, label in enumerate(others)}
 
 
 def label_colors(

@@ -123,11 +123,3 @@ def test_a_launch_is_recorded_whichever_tasks_open_and_close_the_record(root, tm
     assert not [note for note in listener.notes if "XManager" in note]
     with closing(sqlite3.connect(root / "xmanager" / "experiments.db")) as database:
         assert database.execute("SELECT COUNT(*) FROM work_unit").fetchone() == (1,)
-
-
-def test_a_launch_without_xmanager_reports_it_once(root, tmp_path, recorded_machine, monkeypatch):
-    labs.hide_modules(monkeypatch, "xmanager")
-    runs = {"first": {"steps": 3}, "second": {"steps": 3, "needs": ["first"]}}
-    done = labs.here("launch", labs.write_study(tmp_path, runs=runs), root=root)
-    assert done.returncode == 0
-    assert done.stdout.count("no XManager record: pip install 'jestlab[xmanager]'") == 1

@@ -157,6 +157,7 @@ def test_is_never_stricter_than_the_loader(spec, chance, changes):
         (("reports", 1, "table", "base"), "uniform"),
         (("reports", 2, "over"), "flop"),
         (("axes", "script", "gird"), {}),
+        (("axes",), [{"runs": ["script"], "gird": {}}]),
     ],
 )
 def test_rejects_misspelled_keys_and_wrong_values(place, value):

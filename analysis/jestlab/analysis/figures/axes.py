@@ -82,6 +82,12 @@ def draw_band(axes: Axes, x: Any, low: Any, high: Any, color: str) -> None:
     axes.fill_between(x, low, high, color=color, alpha=0.16, linewidth=0)
 
 
+def draw_thin(axes: Axes, lines: Any, x: str, y: str) -> None:
+    """Draw a thin line for each group of rows, such as the curve of a seed."""
+    for _, line in lines:
+        axes.plot(line[x], line[y], color=line["color"].iloc[0], alpha=0.35, linewidth=0.7, zorder=2)
+
+
 def draw_seeds(axes: Axes, x: Any, y: Any, colors: Any, **style: Any) -> None:
     """Draw a small circle for each seed, above the confidence intervals."""
     axes.scatter(x, y, s=12, facecolors="white", edgecolors=colors, linewidths=0.8, zorder=4, **style)

@@ -49,10 +49,9 @@ def curves(plot: Plot) -> dict[str, Any]:
         one = {"seeds": int(look["seeds"]), "lines": lines.get(look["label"], [])}
         series.append(_identity(look) | one | {key: own[key][rows] for key in own})
     ends = data[(data["role"] == "baseline") & data["final"]]
-    more = [f"Dotted: final value of {text}." for text in ends["text"]]
-    about = _about(data, " Thin lines: seeds." * bool(lines), *more)
-    chart = _chart("curves", plot, title, data, series)
-    return chart | {"baseline_level": ends["mean"].tolist(), "about": about}
+    dotted = "".join(f" Dotted: final value of {text}." for text in ends["text"])
+    about = " Thin lines: seeds." * bool(lines), dotted
+    return _chart("curves", plot, title, data, series, about) | {"baseline_level": ends["mean"].tolist()}
 
 
 def pareto(plot: Plot) -> dict[str, Any]:
@@ -86,18 +85,25 @@ def pareto(plot: Plot) -> dict[str, Any]:
         one |= {name: [values[place]] for name, values in points.items()} | {"path": lines.get(mean["label"])}
         series.append(_identity(mean) | one | {name: values[rows] for name, values in of_seeds.items()})
     front = means[means["on_front"].eq(True)].sort_values("cost")
-    chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series)
+    about = " Dots: seeds.", " Steps: Pareto front." + " Faint lines: training." * bool(lines)
+    chart = _chart("pareto", plot, title, means.assign(mean=means["score"]), series, about)
     own = means.loc[means["role"] != "reference", "cost"]
     chart["x_log"] = bool(own.max() > WIDE * own.min() > 0)
-    faint = ["Faint lines: training."] * bool(lines)
-    chart["about"] = _about(means, " Dots: seeds.", "Steps: Pareto front.", *faint)
     return chart | {"front": {"x": (front["cost"] / divisor).tolist(), "y": front["score"].tolist()}}
 
 
 def _chart(
-    kind: str, plot: Plot, title: str, data: pd.DataFrame, series: list[dict[str, Any]]
+    kind: str,
+    plot: Plot,
+    title: str,
+    data: pd.DataFrame,
+    series: list[dict[str, Any]],
+    about: tuple[str, str],
 ) -> dict[str, Any]:
-    """Return the entries that both kinds share. The baseline and the best series are shown initially."""
+    """Return the entries that both kinds share. The baseline and the best series are shown initially.
+
+    `about` describes the seeds, and whatever else is drawn; the caption has the details.
+    """
     sign = -1.0 if plot.texts.metric.goal == "min" else 1.0
     scores = data.loc[data["role"] != "reference", "mean"]
 
@@ -107,21 +113,17 @@ def _chart(
 
     best = sorted((one for one in series if one["role"] != "reference"), key=rank)[:SHOWN_AT_FIRST]
     shown = {one["label"] for one in best}
+    several = f"Mean over seeds and its {INTERVAL}."
     return {
         "kind": kind,
         "x_title": title,
         "y_title": plot.texts.y,
         "interval": CI,
+        "about": (several + about[0] if data["seeds"].max() > 1 else "One seed each.") + about[1],
         "y_log": plot.texts.metric.scale == "log" and bool(scores.min() > 0),
         "series": [one | {"shown": one["label"] in shown} for one in series],
         "levels": [{"y": y, "text": text} for y, text in near_references(data, scores)],
     }
-
-
-def _about(data: pd.DataFrame, seeds: str, *more: str) -> str:
-    """Describe a chart in one line; the caption has the details."""
-    several = f"Mean over seeds and its {INTERVAL}.{seeds}" if data["seeds"].max() > 1 else "One seed each."
-    return " ".join([several, *more])
 
 
 def printable(plot: Plot, variant: dict[str, Any]) -> Plot:

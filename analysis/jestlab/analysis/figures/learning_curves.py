@@ -17,7 +17,7 @@ from ..frames import Frames
 from ..metrics import Metric
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
-from .axes import count_axis, draw_band, draw_levels, value_axis
+from .axes import count_axis, draw_band, draw_levels, draw_thin, value_axis
 from .panels import finish, panels, titled
 from .plot import (
     Plot,
@@ -254,10 +254,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     """Draw curves (thin and gray for the role "other"), the bands if there are few, and levels."""
-    for _, seed in data[data["kind"] == "seed"].groupby(["label", "seed"]):
-        axes.plot(
-            seed["effort"], seed["mean"], color=seed["color"].iloc[0], alpha=0.35, linewidth=0.6, zorder=2
-        )
+    draw_thin(axes, data[data["kind"] == "seed"].groupby(["label", "seed"]), "effort", "mean")
     competing = data[(data["role"] != "reference") & (data["kind"] == "mean")]
     is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
     count_axis(axes)

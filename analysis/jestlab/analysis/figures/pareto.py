@@ -12,7 +12,7 @@ from ..errors import NotYet
 from ..frames import DIVERGED, Frames
 from ..pareto import front, standing
 from ..sheet import Sheet
-from .axes import WIDE, count_axis, draw_intervals, draw_levels, draw_seeds, value_axis
+from .axes import WIDE, count_axis, draw_intervals, draw_levels, draw_seeds, draw_thin, value_axis
 from .panels import finish, panels
 from .plot import (
     Plot,
@@ -145,10 +145,7 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     figure, [axes] = panels(sheet)
     axes.set(xlabel=x_label, ylabel=texts.y)
     count_axis(axes, competing["cost"], log=means["cost"].max() > WIDE * means["cost"].min())
-    for _, path in kinds.get("trajectory", data[:0]).groupby("label", sort=False):
-        axes.plot(
-            path["cost"], path["score"], color=path["color"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
-        )
+    draw_thin(axes, kinds.get("trajectory", data[:0]).groupby("label", sort=False), "cost", "score")
     draw_seeds(axes, seeds["cost"], seeds["score"], seeds["color"])
     ends = (means["cost_low"], means["cost_high"]), (means["low"], means["high"])
     draw_intervals(axes, means["cost"], means["score"], *ends, means["color"])

@@ -55,7 +55,10 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     others = table[table["label"] != compared].sort_values(factor, ascending=False, kind="stable")["label"]
     table = table[table["label"].isin([compared, *others[:_MOST]])]
     dots = found.runs[found.runs["label"].isin(table["label"])]
-    parts = [part for effort in efforts for part in (_bars(table, effort), _dots(dots, effort))]
+    parts = [_bars(table, effort) for effort in efforts]
+    for effort in efforts:
+        reached = dots.assign(kind="seed", effort=effort, x=dots[f"{WORDS[effort].name}_to_match"])
+        parts.append(reached[["label", "seed", "kind", "effort", "x"]].dropna(subset="x"))
     bars = pd.concat(parts, ignore_index=True)
     shown = frames.shown[compared]
     sentences = [
@@ -82,12 +85,6 @@ def _bars(rows: pd.DataFrame, effort: Effort) -> pd.DataFrame:
     factors = [factor_text(dict(row), effort).partition(" (")[0] for _, row in rows.iterrows()]
     x = bars["x"].where(bars.pop("most").notna())
     return bars.assign(kind="bar", x=x, effort=effort, factor=factors)
-
-
-def _dots(runs: pd.DataFrame, effort: Effort) -> pd.DataFrame:
-    """Return the effort of each run that reaches the score."""
-    dots = runs.rename(columns={f"{WORDS[effort].name}_to_match": "x"})[["label", "seed", "x"]]
-    return dots.dropna(subset="x").assign(kind="seed", effort=effort)
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:

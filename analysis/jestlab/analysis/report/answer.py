@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ..claims.claim import SCORE
 from ..claims.judged import Judged
@@ -244,7 +244,7 @@ def _in_flops(factor: str) -> str:
     return factor if factor in ("Unknown", "Not reached") else f"{factor} FLOPs"
 
 
-def _factor(row: Record, effort: Effort) -> tuple[str, Tone]:
+def _factor(row: Mapping[Any, Any], effort: Effort) -> tuple[str, Tone]:
     """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
     words = WORDS[effort]
     factor, is_bound = float(row[f"fewer_{words.name}"]), bool(row[f"fewer_{words.name}_at_least"])

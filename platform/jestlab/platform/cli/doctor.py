@@ -29,7 +29,7 @@ from jestlab.platform.lab.settings import path as settings_path
 from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import styled, table
-from jestlab.platform.store import schema
+from jestlab.platform.store import provenance, schema
 from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
@@ -94,10 +94,11 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
 
     required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
-    versions = [_version(each.name) for each in required]
+    known = provenance.versions([each.name for each in required])
+    versions = [(each, known.get(each.name, "missing")) for each in required]
     wrong = [
         (each, version)
-        for each, version in zip(required, versions, strict=True)
+        for each, version in versions
         if version == "missing" or not each.specifier.contains(version, prereleases=True)
     ]
     if not wrong:
@@ -109,13 +110,6 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
         yield CheckResult("warning", f"{found}: only workers run without them", remedy)
     else:
         yield CheckResult("broken", found, remedy)
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "missing"
 
 
 def _extras(lab: Lab) -> Iterator[CheckResult]:

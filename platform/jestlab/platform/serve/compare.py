@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from jestlab.analysis.colors import numbered
+from jestlab.analysis.colors import in_order
 from jestlab.analysis.configs import flat
 from jestlab.analysis.intervals import direction
 from jestlab.analysis.metrics import Metric
@@ -43,7 +43,7 @@ def page(labs: Labs, request: Request) -> Any:
     }
     left, pairs = max(0, len(found) - MOST_COMPARED), list(found.values())[:MOST_COMPARED]
     runs = [_compared(served, fingerprint) for served, fingerprint in pairs]
-    colors = [numbered(position) for position in range(len(runs))]
+    _, *colors = in_order(map(str, range(len(runs))), "").values()
     if "data" in query:
         names = query.getlist("metric")[:MOST_CURVES] or [LOSS]
         charts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}

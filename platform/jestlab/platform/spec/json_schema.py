@@ -23,9 +23,7 @@ from jestlab.platform.spec.tree import KIND
 Schema = dict[str, Any]
 
 _NULL: Schema = {"type": "null"}
-_LIST: Schema = {"type": "array"}
 _OBJECT: Schema = {"type": "object"}
-_LABEL: Schema = {"type": ["string", "number"]}
 _ELEMENTS: Schema = {"type": "object", "patternProperties": {"^-?[0-9]+$": {}}, "additionalProperties": False}
 """Changes of elements of a list, by index."""
 
@@ -51,10 +49,8 @@ def spec_schema() -> Schema:
     definitions["Side"] = _any({"type": ["string", "array"]}, definitions["Side"])
     for name, program in programs.items():
         config = definitions[f"{name} config"] = _config(program, definitions)
-        definitions[f"{name} run"] = {
-            **config,
-            "properties": config["properties"] | {key: {} for key in RUN_KEYS},
-        }
+        keys = config["properties"] | {key: {} for key in RUN_KEYS}
+        definitions[f"{name} run"] = {**config, "properties": keys}
     run, study = definitions["RunSpec"], definitions.pop("StudySpec")
     del run["properties"]["overrides"], run["additionalProperties"]
     run["type"] = ["object", "null"]
@@ -76,6 +72,10 @@ def _any(*several: Schema, about: Mapping[str, Any] = _NULL) -> Schema:
     """Describe a value that may have several forms, with the description and default of another schema."""
     kept = {key: about[key] for key in ("description", "default") if key in about}
     return kept | {"anyOf": [form for each in several for form in each.get("anyOf", [each])]}
+
+
+def _one_or_several(items: Schema) -> Schema:
+    return _any(items, {"type": "array", "items": items})
 
 
 def _choice(names: Iterable[str]) -> Schema:
@@ -101,8 +101,7 @@ def _relaxed(schema: Mapping[str, Any]) -> Schema:
     if several := relaxed.pop("oneOf", None) or relaxed.pop("anyOf", None):
         return _any(*map(_relaxed, several), about=schema)
     if schema.get("type") == "array":
-        items = relaxed.get("items", {})
-        return _any(items, {"type": "array", "items": items}, _ELEMENTS, about=schema)
+        return _any(_one_or_several(relaxed.get("items", {})), _ELEMENTS, about=schema)
     if "properties" in schema:
         keys = {key: _relaxed(each) for key, each in schema["properties"].items()}
         relaxed["properties"] = {key: _any(each, _NULL, about=each) for key, each in keys.items()}
@@ -151,10 +150,8 @@ def _if_program(names: list[str | None], then: Schema, required: Iterable[str] =
 
 def _forms() -> dict[str, dict[str, tuple[Schema, ...]]]:
     """Return the keys that specs may write in other forms than the models have: model → key → forms."""
-    names = _choice(builtin_programs())
-    columns = _mapping({"type": ["array", "object"]})
+    names, axes = _choice(builtin_programs()), _one_or_several(_ref("AxisSpec"))
     custom = extensions.installed("figure")
-    kind = _choice((*REPORTS, *custom))
     by_kind = {
         "type": "object",
         "properties": {name: _ref(model.__name__) for name, model in REPORTS.items()},
@@ -163,21 +160,21 @@ def _forms() -> dict[str, dict[str, tuple[Schema, ...]]]:
     }
     custom_kind = {"type": "object", "properties": {KIND: _choice(custom)}, "required": [KIND]}
     models = [_ref(model.__name__) for model in dict.fromkeys(REPORTS.values())]
-    report = _any(kind, by_kind, custom_kind, *models)
+    report = _any(_choice((*REPORTS, *custom)), by_kind, custom_kind, *models)
     return {
         "StudySpec": {
             "program": (names,),
             "seeds": ({"type": ["integer", "array"]}, _ref("Until")),
-            "axes": (_LIST, _mapping(_any(_ref("AxisSpec"), {"type": "array", "items": _ref("AxisSpec")}))),
+            "axes": (axes, _mapping(axes)),
             "family": ({"const": "none"}, _ref("Family")),
-            "reports": (report, {"type": "array", "items": report}),
-            "studies": (_LIST, {"type": "string"}, _mapping({"$ref": "#"})),
+            "reports": (_one_or_several(report),),
+            "studies": (_one_or_several({"type": "string"}), _mapping({"$ref": "#"})),
         },
         "RunSpec": {
             "program": (names,),
             "needs": ({"type": ["string", "array", "object"]},),
-            "label": (_LABEL,),
+            "label": ({"type": ["string", "number"]},),
         },
-        "AxisSpec": {"grid": (columns,), "zip": (columns,), "labels": (_mapping(_mapping(_LABEL)),)},
+        "AxisSpec": {"labels": (_mapping(_mapping({"type": ["string", "number"]})),)},
         "Sheet": {key: ({"type": "string"}, {"const": False}) for key in ("title", "caption")},
     }
