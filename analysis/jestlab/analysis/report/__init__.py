@@ -74,8 +74,8 @@ def build(
 
     def log(row: Record) -> str:
         """Return the path of a log relative to the page, which is in `reports/NAME` of a lab by default."""
-        root = folder.parent.parent
-        return f"../../{quote(row['log'])}" if row["log"] and (root / row["log"]).is_file() else ""
+        name = row["log"] if isinstance(row["log"], str) else ""  # NaN without a log
+        return f"../../{quote(name)}" if (folder.parent.parent / name).is_file() else ""
 
     html = document(page, files, image, log)
     for path in (folder / FOLDER).glob(f"*{_SUFFIX}"):  # files of earlier reports
