@@ -31,6 +31,11 @@ _ORDER = (
 )  # fmt: skip
 """Columns by which rows are sorted by default, where a view has them."""
 
+_TEXT = (
+    "experiment || '/' || label || '/' || seed || ' ' || fingerprint || ' ' || state || ' ' || "
+    "coalesce(reason, '')"
+)
+"""The text of a run that is searched for words, in SQL."""
 
 _NAMES = frozenset({"experiment", "run", "label", "program", "name", "dataset", "metric", "source"})
 """Columns of names, whose misspelled values are errors."""
@@ -128,22 +133,13 @@ class StoreView:
     def _select(
         self, view: str, columns: Sequence[str], order: Sequence[str] = (), words: Sequence[str] = ()
     ) -> Iterator[Row]:
-        from sqlalchemy import String, cast, column, func, select, table
+        from sqlalchemy import String, column, literal_column, select, table
 
         statement: Any = select(*map(column, columns)).select_from(table(view)).order_by(*map(column, order))
         if self._experiment is not None:
             statement = statement.where(column("experiment") == self._experiment)
-        text: Any = cast(column("experiment"), String)
-        for separator, name in (
-            ("/", "label"),
-            ("/", "seed"),
-            (" ", "fingerprint"),
-            (" ", "state"),
-            (" ", "reason"),
-        ):
-            text = text + separator + func.coalesce(cast(column(name), String), "")
         for word in words:
-            statement = statement.where(func.lower(text).contains(word.lower(), autoescape=True))
+            statement = statement.where(literal_column(_TEXT, String).icontains(word, autoescape=True))
         return map(tuple, self._store.connection.execute(statement))
 
 
