@@ -114,7 +114,7 @@ def test_flops_of_0_are_a_number_and_unknown_ones_are_empty():
     for spending, text in ((Spending(0.0, 0.0), "0 FLOP"), (Spending(), "")):
         row = RunStatus(run, spending)
         assert [column.cell(row) for column in _PROGRESS_COLUMNS[-2:]] == [text, text]
-        assert cells(row)["flops"] == text
+        assert cells([row])["flops"] == text
 
 
 # Two minutes; it trained until step 100, and saved step 60.

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 from tests.platform.serve.conftest import TOKEN
 
+from jestlab.analysis.query import Limits
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.serve import search
 from jestlab.platform.serve.access import BODY_BYTES, Access
@@ -240,8 +241,7 @@ def test_sql_writes_nothing_and_shows_no_secrets(asked):
 
 @pytest.mark.both_databases
 def test_sql_is_limited_in_rows_bytes_and_time(asked, store_url, monkeypatch):
-    monkeypatch.setattr(search, "SQL_ROWS", 5)
-    monkeypatch.setattr(search, "SQL_BYTES", 100_000)
+    monkeypatch.setattr(search, "READING", Limits(5, 100_000, 20))
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT {} FROM n"
     database = store_url.partition(":")[0]
     long = {"sqlite": "hex(zeroblob({} / 2))", "postgresql": "repeat('x', {})"}[database].format
@@ -259,7 +259,7 @@ def test_sql_is_limited_in_rows_bytes_and_time(asked, store_url, monkeypatch):
         assert f"{rows} rows" in page and ("there are more" in page) == more and len(page) < 200_000, cell
     for cells in (long(100_002), ", ".join([long(30_000)] * 4)):
         assert re.search("too big|longer than 100,000 bytes", asked(numbers.format(2, cells)))
-    monkeypatch.setattr(search, "SQL_SECONDS", 0.2)
+    monkeypatch.setattr(search, "READING", Limits(5, 100_000, 0.2))
     assert "took longer than 0.2 s" in asked(numbers.format(10**12, "COUNT(*)"))
 
 
