@@ -1,11 +1,13 @@
 """The answer: a verdict, a sentence, and tiles, which claim no more than the numbers support; and claims."""
 
+from unittest.mock import Mock
+
 import pytest
 from tests.analysis.report.conftest import by_class, words
 
 from jestlab.analysis import tables
 from jestlab.analysis.report import gather
-from jestlab.analysis.report.answer import Answer, answer
+from jestlab.analysis.report.answer import Answer, answer, verdict_of
 
 
 def answer_of(store, baseline="uniform", scope="scoring") -> Answer:
@@ -194,6 +196,7 @@ def test_claims_are_shown_in_words(study, page, parsed_page):
     assert told[3].endswith("Missing: unknown run: greedy.")
     assert not [text for text in told if "never shown" in text]
     claims = tables.table(study.url, "claims", ["study"])
+    assert "only by `jestlab launch --decide`" in " ".join(claims.markdown().split())
     assert (page.parent / "report" / "claims.csv").read_text() == claims.csv()
     answer = words(by_class(parsed_page, "answer")[0])
     assert answer.startswith("◐ Partly: 2 of 5 claims hold joint beats ")
@@ -205,3 +208,18 @@ def test_the_answer_is_only_the_claims_if_no_runs_compete(new_store, stored_runs
     store = new_store().add(*stored_runs("a", [0.1, 0.4], [0.1, 0.4]), spec={"claims": [claim]})
     said = gather(store.url, "study").answer
     assert (said.verdict, said.sentence) == ("✓ Yes", "At scale smoke, 1 claim: holds.")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "shown"),
+    [
+        (["holds"], "✓ Yes"),
+        (["does not hold"], "✗ No"),
+        (["holds", "holds"], "✓ All 2 claims hold"),
+        (["does not hold", "does not hold"], "✗ No claim holds"),
+        (["holds", "undecided"], "◐ Partly: 1 of 2 claims holds"),
+        (["undecided"], "… Not decided yet"),
+    ],
+)
+def test_only_a_single_claim_is_answered_by_yes_or_no(verdicts, shown):
+    assert verdict_of([Mock(verdict=verdict) for verdict in verdicts])[0] == shown

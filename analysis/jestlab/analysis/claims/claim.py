@@ -83,7 +83,7 @@ class Side(_Part):
     between runs; `{of: small, measure: loss}` replaces the measure of the claim.
 
     Attributes:
-        of: Labels or names of runs. The name of a run stands for all its points.
+        of: Labels or names of runs. The name of a run selects all its points.
         minus: Labels or names of the runs whose mean is subtracted.
         measure: The measure of this side; the claim's `measure` by default.
     """

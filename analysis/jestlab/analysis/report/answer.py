@@ -27,7 +27,7 @@ _ADDED: dict[Scope, tuple[str, list[str]]] = {
     "reference_scoring": ("the reference’s scoring", ["reference_scoring_flops"]),
     "scoring": ("scoring", ["scoring_flops", "selection_flops"]),
 }
-"""Scope, the widest first → what it adds to the next one, and the columns of `Frames.costs` with it."""
+"""Scope, the widest first → its cost beyond the next scope in words, and the columns of `Frames.costs`."""
 
 Tone = Literal["good", "bad", "warn", "open", ""]
 """How a verdict or a number is colored; empty for the color of text."""
@@ -35,7 +35,7 @@ Tone = Literal["good", "bad", "warn", "open", ""]
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that the answer shows large: what it is, its value, a line below, and its tone."""
+    """A number that the answer shows large: its label, its value, a note below, and its tone."""
 
     label: str
     value: str
@@ -120,10 +120,11 @@ def verdict_of(judged: Sequence[Judged]) -> tuple[str, Tone]:
     holds, fails = count["holds"], count["does not hold"]
     if not judged:
         return "", ""
+    several = len(judged) > 1
     if holds == len(judged):
-        return "✓ Yes", "good"
+        return f"✓ All {holds} claims hold" if several else "✓ Yes", "good"
     if fails == len(judged):
-        return "✗ No", "bad"
+        return "✗ No claim holds" if several else "✗ No", "bad"
     if holds:
         return f"◐ Partly: {holds} of {len(judged)} claims hold{'s' * (holds == 1)}", "warn"
     return "… Not decided yet", "open"

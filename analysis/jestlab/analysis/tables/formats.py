@@ -54,8 +54,9 @@ def _md_cell(cell: Cell) -> str:
 
 
 def _md(text: str) -> str:
-    """Escape a string for Markdown, on one line."""
+    """Escape a string for Markdown, on one line; commands between backticks stay code."""
     text = re.sub(r"[\\|*`<$]", r"\\\g<0>", " ".join(text.split()))
+    text = re.sub(r"\\`([A-Za-z0-9 .=-]+)\\`", r"`\1`", text)
     return _UNDERSCORE.sub(r"\_", text).replace("](", "]\\(")  # brackets without parentheses are no link
 
 
