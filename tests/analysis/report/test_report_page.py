@@ -78,6 +78,13 @@ def test_is_one_small_file(page, parsed_page):
     assert not re.search(r'(?:src|href)="(?!#|data:)', page.read_text().partition("<script")[0])
 
 
+def test_the_definition_of_a_column_is_that_of_its_button(parsed_page):
+    targets = [element.get("popovertarget", "") for element in by_class(parsed_page, "info")]
+    popovers = [each.get("id", "") for each in parsed_page.iter() if each.get("popover") is not None]
+    abouts = [name for name in popovers if name.startswith("about-")]
+    assert len(targets) > 10 and sorted(targets) == sorted(abouts)
+
+
 def test_hostile_names_and_infinite_scores(built):
     runs = [StoredRun("uniform", [0.1, 0.2], seed=seed) for seed in (0, 1)]
     runs += [StoredRun("joint", [0.2, 0.3], seed=seed, label=label) for label in HOSTILE for seed in (0, 1)]

@@ -125,7 +125,7 @@ def test_the_table_is_searched_filtered_and_sorted(lab, runs, client):
         return [row[0] for row in table_of(client(lab).get(f"/experiment/toy?{query}").text)[1]]
 
     assert shown("find=JOINT") == ["joint ×2 seeds"]
-    assert shown(f"find={runs['joint/1'][:12]}") == ["joint"]
+    assert shown(f"find={runs['joint/1'][:12]}") == ["joint/1"]
     assert shown("state=FAILED") == []
     assert shown("sort=run")[0] == "joint ×2 seeds"
     assert shown("sort=-run")[0] == "uniform ×2 seeds"

@@ -254,7 +254,8 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     """Draw curves (thin and gray for the role "other"), the bands if there are few, and levels."""
-    draw_thin(axes, data[data["kind"] == "seed"].groupby(["label", "seed"]), "effort", "mean")
+    seeds = data[(data["kind"] == "seed") & (data["role"] != "other")]
+    draw_thin(axes, seeds.groupby(["label", "seed"]), "effort", "mean")
     competing = data[(data["role"] != "reference") & (data["kind"] == "mean")]
     is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
     count_axis(axes)

@@ -96,14 +96,18 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
     rivals = [row for row in scored if row is not own]
     caveats = [*_retracted(table), *_gaps(results, own, others)]
     if metric.goal is None or not rivals:
-        alone = f"{name[results.baseline]} scores {_score(own, metric)}" if own in scored else ""
-        reason = lacks_goal(frames.averaged) if metric.goal is None and rivals else " ".join(caveats)
-        none = "No run has completed with a finite score yet."
-        lonely = "" if rivals else "; no other run has a finite score to compare"
-        return Answer(f"{alone}{lonely}." if alone else none, verdict, tone, (), reason)
+        if rivals:
+            caveats.insert(0, f"{lacks_goal(frames.averaged)}.")
+        sentence = "No run has a finite score yet."
+        if own in scored:
+            lonely = "" if rivals else "; no other run has a finite score to compare"
+            sentence = f"{name[results.baseline]} scores {_score(own, metric)}{lonely}."
+        elif rivals:
+            sentence = f"{name[results.baseline]}, the baseline, has no score to compare with."
+        return Answer(sentence, verdict, tone, (), " ".join(caveats))
     best = max(rivals, key=lambda row: metric.sign * float(row["score_mean"]))
     subject = _subject(results, rows, judged) or best
-    tiles = tuple(_tiles(subject, own, results))
+    tiles = tuple(_tiles(subject, own, results)) if own in scored and subject in scored else ()
     if len(judged) == 1 and judged[0].seeds:
         return Answer(_of_claim(judged[0]), verdict, tone, tiles, " ".join(caveats))
     sentence, its_verdict, its_tone = _comparison(table, results, scored, own)
@@ -201,7 +205,12 @@ def _tiles(row: Record, own: Record, results: Finals) -> Iterator[Tile]:
         header = metric_headers(frames.averaged, frames.declared)[frames.averaged[0]]
     label = f"Δ {header}, {frames.shown[row['label']]} − {results.against}"
     yield Tile(label, _delta(row, metric), f"{scores}; {_of_row(row, metric)}", tone)
-    efforts = [effort for effort in results.efforts if f"fewer_{WORDS[effort].name}" in row]
+    is_reached = 2 * row["seeds_reached"] > row["seeds_compared"]
+    efforts = [
+        effort
+        for effort in results.efforts
+        if not (is_reached and math.isnan(row[f"fewer_{WORDS[effort].name}"]))  # unknown for this run
+    ]
     first = next(iter(efforts), None)
     if first not in (None, "flops"):
         yield _effort_tile(row, own, first, results)

@@ -114,8 +114,8 @@ class Chart {
   }
 
   makeControls(variants) {
-    const select = (name, options, choose) => {
-      const field = make("select", { name, "aria-label": name }, ...options.map((option) => make("option", { selected: option === this.variant }, option)));
+    const select = (name, options, current, choose) => {
+      const field = make("select", { name, "aria-label": name }, ...options.map((option) => make("option", { selected: option === current }, option)));
       field.addEventListener("change", () => choose(field.value));
       field.addEventListener("change", () => this.draw());
       return field;
@@ -124,10 +124,10 @@ class Chart {
     this.scales = ["x", "y"].map((side) => [side, this.button(`log ${side}`, () => (this.log[side] = !this.isLog(side)))]);
     this.menu = make("details", { class: "menu runs", hidden: this.labels.size < 2 }, make("summary"), make("div", { class: "items" }));
     this.menu.addEventListener("toggle", () => this.fillMenu());
-    const smooth = () => make("label", {}, "smooth", select("smooth", Object.keys(SMOOTHINGS), (chosen) => (this.weight = SMOOTHINGS[chosen])));
+    const smooth = () => make("label", {}, "smooth", select("smooth", Object.keys(SMOOTHINGS), Object.keys(SMOOTHINGS).find((key) => SMOOTHINGS[key] === this.weight), (chosen) => (this.weight = SMOOTHINGS[chosen])));
     this.section.querySelector(".tools").replaceChildren(
       this.reset,
-      ...(variants.length > 1 ? [select("over", variants, (chosen) => (this.variant = chosen))] : []),
+      ...(variants.length > 1 ? [select("over", variants, this.variant, (chosen) => (this.variant = chosen))] : []),
       ...(this.data.smooth ? [smooth()] : []),
       ...this.scales.map(([, made]) => made),
       this.menu,

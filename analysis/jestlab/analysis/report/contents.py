@@ -186,7 +186,7 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     first = {"run", "delta", "examples_seen", cost, *factors, *scores}
     keys = {column.key for column in table.columns} if averaged else first
     hidden = (keys - first) | (table.constant - {"run", "score", *averaged})
-    seeds = sorted(set(table.frame.loc[~table.frame["apart"], "seeds"]))
+    seeds = sorted({*table.frame.loc[~table.frame["apart"], "seeds"]} - {0})
     if seeds and seeds[-1] > 1:
         counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
         caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."

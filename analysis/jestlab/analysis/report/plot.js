@@ -353,12 +353,13 @@ class Plot {
 
   /** Left and right move the crosshair, up and down choose a label, 0 resets the zoom, Escape ends everything. */
   typed(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return; // shortcuts of the browser
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === "Escape") {
       if (this.pinned) this.pin("");
       this.leave();
     } else if (event.key === "0") this.zoom(null);
-    else if (step && event.key.endsWith("t")) {
+    else if (["ArrowLeft", "ArrowRight"].includes(event.key)) {
       const from = this.cursor ? this.stops.indexOf(this.cursor) : step > 0 ? -1 : this.stops.length;
       const next = this.stops[from + step] ?? this.cursor;
       if (next) this.read(next, -1e9);

@@ -272,6 +272,7 @@ def failure_table(history: History) -> Table | None:
     }
     tried = {fingerprint for fingerprint, _ in failed}
     untried = runs[runs["state"].isin((*_FAILED, "SKIPPED")) & ~runs["fingerprint"].isin([*tried])]
+    untried = untried.drop_duplicates("fingerprint").fillna({"reason": ""})
     lines = [
         *reversed(failed.values()),
         *records(untried[["label", "seed", "fingerprint", "state", "reason"]]),

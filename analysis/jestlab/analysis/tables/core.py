@@ -267,7 +267,8 @@ class Table:
             parts.loc[parts["row"] == row].set_index("seed")[column.key].astype(float) for row in order[:2]
         )
         gap = paired(ours, theirs)
-        is_clear = direction(gap.low, gap.high) * float(ours.mean() - theirs.mean()) > 0
+        better = ranks[order[0]] > ranks[order[1]]  # not only before rounding
+        is_clear = better and direction(gap.low, gap.high) * float(ours.mean() - theirs.mean()) > 0
         return {order[0]} if is_clear else set()
 
     # ---- formats
@@ -310,9 +311,7 @@ class Table:
         lines = [line for line in self.lines if not line.apart]
         cells = [line.cells for line in (lines if len(lines) > 1 else self.lines)]
         texts = ({each[at].text for each in cells} for at in range(len(self.columns)))
-        same = (
-            len(found - {MISSING, ""}) < 2 and (len(cells) > 1 or found <= {MISSING, ""}) for found in texts
-        )
+        same = (len(found - {""}) < 2 and (len(cells) > 1 or found <= {MISSING, ""}) for found in texts)
         return {column.key for column, is_same in zip(self.columns, same, strict=True) if is_same}
 
     def ranks(self, column: Column) -> list[int | None]:

@@ -82,8 +82,9 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
     _show_claims(written, name, by_study=bool(plan.parts))
     if written and not plan.parts:
         _show_tables(lab, plan.study, written)
-        if outcome.launched:  # it imports pandas
-            say(answer_lines(lab, name))
+        # A launch without new runs stays fast: the answer imports pandas.
+        if outcome.launched and (lines := answer_lines(lab, name)):
+            say(lines)
         say(f"reports: {written[0].parent}")
     if (page := _html_page(written)) is not None:
         say(f"page:    {page}")

@@ -112,7 +112,7 @@ def table_command(
         else:
             print_or_write_blocks(output, str(origin))
     elif form == "text":
-        hides_notes = output is None and "notes" not in given
+        hides_notes = default_format(output) == "text" and "notes" not in given
         print_or_write_blocks(output, result_blocks(made, "--notes" if hides_notes else ""))
     else:
         print_or_write(output, made.render(form))
@@ -203,8 +203,8 @@ def report_command(
     folder = None if output is None else output.expanduser()
     with writing(folder or lab.reports / experiment):
         paths = reports.write_page(lab, experiment, folder, baseline, scope)
-    if not as_json:
-        say(answer_lines(lab, experiment), err=True)
+    if not as_json and (lines := answer_lines(lab, experiment)):
+        say(lines, err=True)
     show(as_json, [str(path) for path in paths], str(paths[0]))
 
 

@@ -22,6 +22,7 @@ from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.outcome import LaunchResult
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning import deciding
+from jestlab.platform.programs.failures import headline
 from jestlab.platform.store.records import RunState
 from jestlab.platform.words import counted
 
@@ -84,7 +85,7 @@ class Notifications:
 
     def ended(self, result: LaunchResult) -> None:
         """Send the result of a launch, unless the user interrupted it or it had nothing to run."""
-        outcome, study = result.outcome, result.plan.study
+        outcome, reasons, study = result.outcome, result.outcome.reasons, result.plan.study
         if not self._services or outcome.interrupted or not outcome.launched:
             return
         counts = Counter(outcome.states[run.fingerprint] for run in result.runs)
@@ -93,7 +94,7 @@ class Notifications:
         if outcome.stopped:
             lines.append(f"stopped: {_first_line(outcome.stopped)}")
         lines += _first_lines(
-            f"{run.label}/{run.seed} failed: {_first_line(outcome.reasons.get(run.fingerprint, ''))}"
+            f"{run.label}/{run.seed} failed: {_first_line(headline(reasons.get(run.fingerprint) or ''))}"
             for run in result.runs
             if outcome.states[run.fingerprint] == RunState.FAILED
         )

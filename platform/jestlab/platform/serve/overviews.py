@@ -67,13 +67,13 @@ class Overviews:
 
 def overview_of(url: str, experiment: str) -> Overview:
     """Compute the overview of an experiment of the store at a URL."""
-    from jestlab.analysis.claims import studies
+    from jestlab.analysis.claims import parts_of
     from jestlab.analysis.report import read_answer
     from jestlab.analysis.results import opened
 
     with opened(url) as store:
         overview = Overview(read_answer(store, experiment))
-        if store.once(studies)[experiment].parts:
+        if parts_of(store, experiment):
             return overview
         frames = store.frames(experiment)
         scores = Scores.of(frames)

@@ -205,7 +205,7 @@ def charts_of(data: _Data, metrics: Metrics) -> dict[str, str]:
     """Return name → title of the charts of a run: the loss, scores, then all other metrics."""
     logged = sorted({row["name"] for row in data["metrics"]} - {*_EFFORTS})
     first = [LOSS] if LOSS in logged else []
-    names = dict.fromkeys([*first, *sorted(map(_name, data["scores"])), *logged])
+    names = dict.fromkeys([*first, *sorted(map(_name, data["scores"])), *logged]) or [LOSS]
     return {name: heading(name, metrics.of(name)) for name in names}
 
 

@@ -29,7 +29,7 @@ from jestlab.platform.store.views import VIEWS
 from jestlab.platform.words import listed
 
 MOST_RUNS = 500
-"""Maximum number of runs of a search."""
+"""Maximum number of runs of a search in each lab."""
 
 SCORE = "score"
 """Column with the last score of a run, which no view has."""
@@ -82,21 +82,22 @@ def runs(labs: Labs, request: Request) -> str:
     words = [] if _CONDITION.search(where) else where.split()
     names, keys = columns or [*COLUMNS], [*VIEWS["v_runs"].columns, SCORE, "tag"]
     found: list[dict[str, Any]] = []
-    problem = ""
+    problem, more = "", False
     try:
         with one_line_errors():
             for served in labs.among(given.get("lab")):
                 keys += _keys(served.store)
                 condition = None if words else where or None
                 names, rows = _found(served, condition, words, columns or COLUMNS, listed(sort))
-                found += rows
+                found += rows[:MOST_RUNS]
+                more |= len(rows) > MOST_RUNS
     except StoreUnreachable:
         raise
     except UserError as error:
         problem = str(error)
     return render(
         "runs.html.j2", here="runs", where=where, words=words, order=sort, columns=", ".join(columns),
-        names=names, found=found[:MOST_RUNS], more=len(found) > MOST_RUNS, problem=problem,
+        names=names, found=found, more=more, problem=problem,
         several=len(labs) > 1, lab=given.get("lab"), keys=dict.fromkeys(keys),
     )  # fmt: skip
 

@@ -179,7 +179,7 @@ class Store:
             return [
                 ExperimentSummary(
                     r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin), r.owner,
-                    max(r.updated_at, *times[r.name]),
+                    max([r.updated_at, *times[r.name]]),
                 )
                 for r in connection.execute(newest_first)
             ]  # fmt: skip
