@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 from tests.browser_support import open_page, tabs
 
 from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file, style
@@ -73,7 +74,7 @@ def test_of_very_many_runs_only_some_are_drawn_and_the_menu_finds_the_others(tab
     summary = tab.locator(".runs summary")
     assert summary.text_content() == "8/5000 runs"
     summary.click()
-    assert tab.locator(".runs label").count() == 200
+    expect(tab.locator(".runs label")).to_have_count(200)  # the menu is filled after its event
     tab.locator(".runs input[type=search]").fill("run 4321")
     tab.locator(".runs label").click()
     assert summary.text_content() == "9/5000 runs"
