@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy import select
+
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.platform import dependencies, logs, reports
@@ -45,6 +47,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import AttemptRow
 from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
 
@@ -359,7 +362,7 @@ def _prepare(
     others = functools.cache(lambda other: executors.find(other, settings, lab))
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
-        if not store.has_attempts():
+        if not store.rows(select(AttemptRow.id).limit(1)):
             custom = any(run.program not in OWN_PROGRAMS for run in runs)
             recorded = provenance.announcement(_CODE, settings.record, custom)
             path, home = config_path(), Path.home()
