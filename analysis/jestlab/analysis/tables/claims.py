@@ -46,7 +46,7 @@ _FIELDS = {
 }
 """Column of the table's frame → attribute of `Judged`."""
 
-_CHANCE = "family-wise p-value: the chance of evidence this strong for any wrong verdict of the family"
+_CHANCE = "one-sided p-value of the verdict, corrected for the number of claims in the family"
 _AGREE = "seeds whose difference agrees with the claim"
 _SEEDS = "seeds in which all runs of both sides have ended, of the planned ones"
 
@@ -180,7 +180,7 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
     if alone := sum(each.judging.error == error for each in judged):
         total = f"; any error in {alone} independent claims has a chance of {1 - (1 - error) ** alone:.2f}"
         yield f"each verdict is wrong with a chance of at most {error:.0%}{total * (alone > 1)}"
-    yield f"one-sided p: {_CHANCE}; a claim is decided once it is at most {error:.0%}"
+    yield f"one-sided p: {_CHANCE}; a claim is decided once it is at most {error:.2g}"
     for text, registered in {str(each.registered): each.registered for each in judged}.items():
         if registered is not None:
             code = "; the code that judges has changed since" * registered.is_by_other_code

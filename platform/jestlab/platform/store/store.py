@@ -137,10 +137,6 @@ class Store:
             raise UserError(f"the store {shown_url(self.engine.url)} has no ID: restore a backup")
         return str(found[0].id)
 
-    def has_attempts(self) -> bool:
-        """Whether any run was ever attempted."""
-        return bool(self.rows(select(AttemptRow.id).limit(1)))
-
     def rows(self, query: Executable) -> Sequence[Any]:
         """Return the rows of a query, read in a transaction of its own."""
         with self.reading() as connection:
