@@ -24,6 +24,7 @@ from jestlab.platform.launch.display import display
 from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, reason_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
+from jestlab.platform.planning.unreported import unreported
 from jestlab.platform.render import (
     STATE_STYLES,
     Block,
@@ -182,6 +183,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     lines = [
         *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags, lab, goodput),
         *changes.lines(experiment),
+        *unreported(lab.store_url, experiment),
     ]
     show(as_json, data, lines)
 

@@ -35,6 +35,7 @@ from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
 from jestlab.platform.planning.survey import open_readonly
+from jestlab.platform.planning.unreported import unreported
 from jestlab.platform.spec.expand import replaced_values
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import runs_here
@@ -68,8 +69,7 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
         if not result.outcome.launched:
             all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
             listener.note(all_completed if result.runs else "nothing to run: the spec defines no runs")
-        if options.reports:
-            result = _report(lab, result, listener)
+        result = _report(lab, result, options, listener)
         messages.ended(result)
     return result
 
@@ -97,8 +97,8 @@ def retry(
             result = LaunchResult(plan, runs, launch_recorded(store, runs))
         if not reruns:
             listener.note("nothing to retry: no run has failed")
-        elif options.reports:
-            result = _report(lab, result, listener)
+        else:
+            result = _report(lab, result, options, listener)
         messages.ended(result)
     return result
 
@@ -156,9 +156,13 @@ def _open(lab: Lab, create: bool = True) -> Iterator[Store]:
         store.close_whole()
 
 
-def _report(lab: Lab, result: LaunchResult, listener: Listener) -> LaunchResult:
-    """Update the reports after a launch, unless the user interrupted it."""
+def _report(lab: Lab, result: LaunchResult, options: LaunchOptions, listener: Listener) -> LaunchResult:
+    """After a launch that wasn't interrupted, note missing scores, and update the reports if requested."""
     if result.outcome.interrupted:
+        return result
+    for line in unreported(lab.store_url, result.plan.study.name):
+        listener.note(line)
+    if not options.reports:
         return result
     with _open(lab) as store:
         made = reports.bring_up_to_date(lab, store, result.plan.study, listener.note)
