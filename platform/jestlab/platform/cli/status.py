@@ -271,10 +271,7 @@ def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
 @click.option("--once", is_flag=True, help="Print one table; the default without a terminal.")
 @json_option("Print the table once, as JSON.")
 @lab_options
-@click.pass_context
-def watch_command(
-    context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
-) -> None:
+def watch_command(experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab) -> int:
     """Show the progress of EXPERIMENT's runs live.
 
     The table has the step, loss, speed, time left, and FLOPs of each run. Below it are failures, the reasons
@@ -292,7 +289,7 @@ def watch_command(
     else:
         rows = _watch_live(watch, every, lab)
     failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
-    context.exit(1 if any(row.run.state in failed for row in rows) else 0)
+    return 1 if any(row.run.state in failed for row in rows) else 0
 
 
 def _watch_live(watch: Watch, every: float, lab: Lab) -> list[RunStatus]:
@@ -325,8 +322,7 @@ def watch_lines(rows: Sequence[RunStatus], lab: Lab, height: int | None = None) 
 @click.argument("experiment", type=EXPERIMENT)
 @json_option("Print the runs as JSON at the end, and progress to standard error.")
 @lab_options
-@click.pass_context
-def attach_command(context: click.Context, experiment: str, *, as_json: bool, lab: Lab) -> None:
+def attach_command(experiment: str, *, as_json: bool, lab: Lab) -> int:
     """Follow the launch of EXPERIMENT, wherever it runs: progress, states, and its tables at the end.
 
     Ctrl-C ends the display; the launch continues. Exit code: 0 if all runs are completed, 130 if interrupted,
@@ -341,7 +337,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
         except KeyboardInterrupt:
             command = f"jestlab attach {naming.shell_name(experiment)}{same_lab_options()}"
             say(f"the launch continues: {command} shows it again, jestlab cancel stops it", err=as_json)
-            context.exit(130)
+            return 130
         counts = Counter(str(row.run.state) for row in rows if not row.is_repeat)
         is_complete = set(counts) <= {"COMPLETED"}
         if as_json:
@@ -351,7 +347,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
                 say(["", *result_blocks(each, "in the reports"), ""])
             if not is_complete:
                 say(state_counts(counts))
-    context.exit(0 if is_complete else 1)
+    return 0 if is_complete else 1
 
 
 def _attach(watch: Watch, experiment: str, stream: IO[str]) -> list[RunStatus]:
