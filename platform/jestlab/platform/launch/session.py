@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy import select
+
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.platform import dependencies, logs, reports
@@ -23,7 +25,7 @@ from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
-from jestlab.platform.launch.notify import Notifications, notifications
+from jestlab.platform.launch.notify import Notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.planning import deciding, recording
@@ -47,6 +49,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import AttemptRow
 from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
 
@@ -64,7 +67,7 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
         UserError: The launch is refused (then nothing was written), or a report can't be written. If only a
             later round is refused, no error is raised, and `LaunchOutcome.stopped` contains the reason.
     """
-    with notifications(lab, study.name, listener) as messages:
+    with Notifications(lab, study.name, listener) as messages:
         result = _Session(lab, study, options, listener, messages).run()
         if not result.outcome.launched:
             all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
@@ -78,7 +81,7 @@ def retry(
     lab: Lab, experiment: str, fingerprints: Collection[str], options: LaunchOptions, listener: Listener
 ) -> LaunchResult:
     """Launch the FAILED runs among `fingerprints`, and the runs that were SKIPPED because of them."""
-    with notifications(lab, experiment, listener) as messages:
+    with Notifications(lab, experiment, listener) as messages:
         with _open(lab, create=False) as store:
             refuse_untrusted(store, experiment)
             study = load_stored(experiment, store.spec(experiment))
@@ -186,6 +189,9 @@ class _Session:
 
     def run(self) -> LaunchResult:
         """Run all rounds, and return the combined result."""
+        with open_readonly(self._lab) as store:
+            if self._in_rounds and store is not None and store.members(self._study.name):
+                self._messages.skip_decided()
         plan: Plan | None = self._first_round(self._full_plan)
         assert plan is not None
         result = self._run_round(plan, None)
@@ -365,7 +371,7 @@ def _prepare(
     others = functools.cache(lambda other: executors.find(other, settings, lab))
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
-        if not store.has_attempts():
+        if not store.rows(select(AttemptRow.id).limit(1)):
             custom = any(run.program not in OWN_PROGRAMS for run in runs)
             recorded = provenance.announcement(_CODE, settings.record, custom)
             path, home = config_path(), Path.home()
