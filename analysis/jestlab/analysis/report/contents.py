@@ -6,12 +6,13 @@ A union of studies has the claims of all, and then a section for each study with
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..claims import studies
 from ..claims.judged import Judged, count_verdicts
@@ -34,8 +35,11 @@ from ..tables import table as named_table
 from ..tables.claims import claims_table
 from ..units import duration, flops
 from .answer import Answer, answer, verdict_of
-from .page import FigurePart, PageSection, ReportPage, TablePart, progress
+from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, machine_time, number_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _CHARTS = {"curves": "Learning curves", "pareto": "Score against cost"}
 
@@ -139,7 +143,11 @@ class _Contents:
 
     def add_charts(self, frames: Frames) -> None:
         """Add the interactive figures that every page has, with a variant for each known effort or cost."""
-        curves = score_curves(frames, self.scope)
+        curves, total = score_curves(frames, self.scope), len(frames.competitors)
+        best, few = frames, ""
+        if total > charts.MOST_SERIES:
+            best = _best(frames, curves, self.baseline)
+            few = f" Drawn: {charts.MOST_SERIES} of {total:,} labels, the baseline and the best scores."
         efforts = known(curves)
         cost = cost_of(curves[curves["final"]])
         costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
@@ -151,20 +159,22 @@ class _Contents:
                 try:
                     if name == "curves":
                         together = sheet.legend is not None
-                        plot = learning_curves(frames, self.baseline, effort, self.scope, together=together)
+                        plot = learning_curves(best, self.baseline, effort, self.scope, together=together)
                     else:
                         plot = pareto(frames, self.baseline, self.scope, over=effort)
+                        plot = charts.limited(plot, frames.score.sign)
                 except NotYet as error:
                     if variants:  # only unfinished runs have this effort
                         continue
                     self.missing[_CHARTS[name]] = str(error)
                     break
                 stem = f"{name}_{WORDS[effort].name}" if variants else name
-                plot = replace(plot, name=stem, sheet=sheet)
+                texts = replace(plot.texts, caption=plot.texts.caption + few)
+                plot = replace(plot, name=stem, sheet=sheet, texts=texts)
                 variant = charts.curves(plot) if name == "curves" else charts.pareto(plot)
-                variant |= {"caption": plot.texts.caption, "printed": stem}
-                variants[WORDS[effort].axis] = variant
-                plots.append(charts.printable(plot, variant))
+                variant["about"] += few
+                variants[WORDS[effort].axis] = variant | {"caption": texts.caption, "printed": stem}
+                plots.append(plot)
             if variants:
                 part = FigurePart(name, _CHARTS[name], tuple(plots), self.history.experiment, variants)
                 self.figures.append(part)
@@ -268,7 +278,8 @@ def _spent(history: History) -> Iterator[PageSection]:
 
 def _of_runs(name: str, table: Table) -> list[TablePart]:
     """Return a table with a row for each label, without columns that say nothing."""
-    return [TablePart(name, name.capitalize(), table, hidden=frozenset(table.constant - {"run"}))]
+    hidden = table.limited(MOST_ROWS).constant - {"run"}
+    return [TablePart(name, name.capitalize(), table, hidden=frozenset(hidden))]
 
 
 def _summary_part(table: Table, results: Finals) -> TablePart:
@@ -278,7 +289,7 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     scores = averaged if len(averaged) == 1 else ["score"]
     first = {"run", "delta", "examples_seen", cost, *factors, *scores}
     keys = {column.key for column in table.columns} if averaged else first
-    hidden = (keys - first) | (table.constant - {"run", "score", *averaged})
+    hidden = (keys - first) | (table.limited(MOST_ROWS).constant - {"run", "score", *averaged})
     seeds = sorted({*table.frame.loc[~table.frame["apart"], "seeds"]} - {0})
     caption = "Scores of one seed."
     if seeds and seeds[-1] > 1:
@@ -287,6 +298,14 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     return TablePart(
         "summary", "Final scores", table, caption=caption, hidden=frozenset(hidden), sign=results.metric.sign
     )
+
+
+def _best(frames: Frames, curves: pd.DataFrame, baseline: str | None) -> Frames:
+    """Keep the references, the baseline, and the labels with the best scores, as many as a chart can show."""
+    ends = curves.groupby(["label", "seed"])["score"].last().groupby("label").mean()
+    scores = (ends * (1.0 if frames.no_score else frames.score.sign)).fillna(-math.inf).to_dict()
+    order = sorted(frames.competitors, key=lambda label: (label != baseline, -scores.get(label, -math.inf)))
+    return frames.only([*frames.reference_labels, *order[: charts.MOST_SERIES]])
 
 
 # ---- reports of a spec
