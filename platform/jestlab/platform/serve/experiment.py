@@ -179,7 +179,7 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     curves = curves_of(served.store, list(runs), metric := request.query_params.get("metric", LOSS))
     lines = [
         {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}", **paint(colors[of.label])}
-        | dict(zip("xy", curves[run], strict=True))
+        | curves[run]
         for run, of in runs.items()
     ]
     return {"left": len(unique) - len(runs), "charts": {metric: lines}}
@@ -258,7 +258,7 @@ def _requested_rows(rows: Sequence[RunStatus], request: Request) -> list[RunStat
 
 # ---- curves
 
-_WIDEST, _NARROWEST = 400, 20  # columns of pixels for each curve
+_WIDEST, _NARROWEST = 800, 20  # columns of pixels for each curve
 _COLUMNS = 4_000  # for all curves of a plot, which browsers redraw often
 
 _QUERY = text(
@@ -267,8 +267,8 @@ _QUERY = text(
     "(SELECT id FROM metric_name WHERE name = :metric) ORDER BY metric.step"
 )
 
-Curve = tuple[list[int], list[float | None]]
-"""Steps and values; None for a value that isn't finite, where the line breaks."""
+Curve = dict[str, list[Any]]
+"""Steps `x` and values `y`; None for a value that isn't finite, where the line breaks."""
 
 
 def curves_of(
@@ -286,5 +286,5 @@ def curves_of(
             points = np.array(rows.fetchall() if rows is not None else [], np.float64).reshape(-1, 2)
             points = points[thinned(points[:, 0], points[:, 1], width)]
             values = [value if math.isfinite(value) else None for value in points[:, 1].tolist()]
-            curves[run] = points[:, 0].astype(np.int64).tolist(), values
+            curves[run] = {"x": points[:, 0].astype(np.int64).tolist(), "y": values}
     return curves
