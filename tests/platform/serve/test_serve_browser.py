@@ -37,7 +37,9 @@ def test_pages_follow_runs(lab, serving, visited):
         first, *others = (plans.begun(store, run, lab.root / run.directory) for run in planned.runs)
         url = serving(lab)
         run = visited(f"{url}/run/{planned.runs[0].fingerprint}")
-        cards = "[...document.querySelectorAll('#curves .grid button .title')].map((each) => each.textContent)"
+        cards = (
+            "[...document.querySelectorAll('#curves .grid button .title')].map((each) => each.textContent)"
+        )
         until(run.tab, f"{cards}.join() === 'loss'")  # nothing is logged yet
         shown = visited(f"{url}/?token={TOKEN}")
         tab = shown.tab

@@ -70,7 +70,7 @@ def gather(
     sections = [PageSection("claims", "Claims", texts=none, claims=claims)]
     sections += [_part(store, name, spec, claims, makers) for name, spec in study.parts.items()]
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
-    reply = Answer(claims.table.caption, *verdict_of(judged)) if claims else Answer("")
+    reply = Answer(claims.table.caption, *verdict_of(judged, history.question)) if claims else Answer("")
     facts = _facts(history, len(study.parts))
     return ReportPage(store.url, histories, {}, reply, tuple(sections), facts)
 
@@ -83,7 +83,8 @@ def read_answer(store: Snapshot, experiment: str) -> Answer:
         with contextlib.suppress(NotYet):
             results = finals(store.frames(experiment), scope=study.scope)
             return answer(summary(results).marked(Origins.read(store, [experiment])), results, judged)
-    return Answer(count_verdicts(judged), *verdict_of(judged)) if judged else Answer("")
+    question = str(study.spec.get("question") or "")
+    return Answer(count_verdicts(judged), *verdict_of(judged, question)) if judged else Answer("")
 
 
 # ---- a study
@@ -111,7 +112,7 @@ def _study(
             plot = learnability(store, history.experiment)
             results.figures.append(FigurePart(plot.name, _heading(plot.name), (plot,), history.experiment))
     if claims is not None and (frames is None or len(frames.competitors) < 2):
-        reply = Answer(claims.table.caption, *verdict_of(claims.judged))
+        reply = Answer(claims.table.caption, *verdict_of(claims.judged, history.question))
     elif claims is None and results.figures and frames is None:
         reply = Answer("This study evaluates no run: it examines the selected examples.")
     hero = next((part for part in results.figures if part.variants), None)
@@ -191,7 +192,7 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
         counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
         caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."
     else:
-        caption = "Scores of one seed, which have no confidence interval."
+        caption = "Scores of one seed."
     return TablePart(
         "summary", "Final scores", table, (), caption, frozenset(hidden), ["delta"], results.metric.sign
     )

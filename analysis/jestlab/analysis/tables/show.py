@@ -31,13 +31,13 @@ def interval(value: float, low: float, high: float, metric: Metric, sign: str = 
         return MISSING
     if math.isnan(low):
         return metric.text(value, sign)
-    text, *ends = aligned(metric, (value, low, high)).texts((value, low, high), sign)
+    text, *ends = decimals(metric, value, low, high).texts((value, low, high), sign)
     return f"{text} [{', '.join(ends)}]"
 
 
-def aligned(metric: Metric, values: Sequence[float]) -> Metric:
-    """Return the metric with the digits of the largest value, so that the decimals of all values align."""
-    largest = max(map(abs, values), default=0.0)
+def decimals(metric: Metric, *values: float) -> Metric:
+    """Set the decimals of a metric that has none, so that all values are written with the same number."""
+    largest = max(map(abs, values))
     if metric.digits is None and not metric.in_percent and 1e-4 <= largest < 1e4:
         return replace(metric, digits=max(0, 3 - math.floor(math.log10(largest))))
     return metric

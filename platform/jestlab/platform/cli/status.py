@@ -37,7 +37,7 @@ from jestlab.platform.render import (
     table_of,
     width,
 )
-from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
+from jestlab.platform.store.annotations import all_tags
 from jestlab.platform.store.identity import lab_places
 from jestlab.platform.store.records import WAITING, ExperimentSummary, RunState, Spending
 from jestlab.platform.store.spending import attempt_times
@@ -155,7 +155,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     if name is None:
         store = Store.open_readonly(lab.store_url)
         experiments = store.experiments() if store else []
-        tags = tags_of_experiments(store) if store else {}
+        tags = all_tags(store) if store else {}
         data = [_experiment_data(row) | {"tags": tags.get(row.name, [])} for row in experiments]
         show(as_json, data, _experiments_table(experiments, tags))
         return
@@ -163,7 +163,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     named = naming.find_runs(store, name)
     experiment, wanted = named.experiment, {(row.label, row.seed) for row in named.runs}
     rows = [row for row in read_status(store, experiment) if (row.run.label, row.run.seed) in wanted]
-    tags = tags_of_runs(store, [row.run.fingerprint for row in rows])
+    tags = all_tags(store)
     goodputs = by_run(attempt_times(store, experiment))
     changes, lab_paths = changes_of(store, experiment), lab_places(store.engine)
     data = [
@@ -210,7 +210,7 @@ def _status_lines(
 ) -> Iterator[Block]:
     """Yield the table of runs, reasons, the total cost of completed runs, and the goodput."""
     columns = [*_RUN_COLUMNS, _ATTEMPTS, *(each for kind in _totals(rows) for each in _cost_columns(kind))]
-    if tags:
+    if any(row.run.fingerprint in tags for row in rows):
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if shown := [row for row in rows if _has_row(row) or row.run.fingerprint in tags]:
         yield table_of(shown, columns)
@@ -240,7 +240,7 @@ def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[s
         *(count(state) for state in RunState if any(state in row.counts for row in experiments)),
         TextColumn("launched (UTC)", lambda row: f"{row.updated_at:%Y-%m-%d %H:%M}", 50),
     ]
-    if tags:
+    if any(row.name in tags for row in experiments):
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.name, [])), 60))
     if any(row.imported_from is not None for row in experiments):
         columns.append(TextColumn("imported from", lambda row: one_line(row.imported_from or ""), 20))

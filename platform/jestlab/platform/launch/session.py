@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy import select
+
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.platform import dependencies, logs, reports
@@ -35,6 +37,7 @@ from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
 from jestlab.platform.planning.survey import open_readonly
+from jestlab.platform.spec.expand import replaced_values
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import runs_here
 from jestlab.platform.spec.schema import StudySpec
@@ -45,6 +48,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import AttemptRow
 from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
 
@@ -255,7 +259,8 @@ class _Session:
         Raises:
             UserError: The round is refused.
         """
-        options, reruns, notes = self._options, list[str](), list[str]()
+        options, reruns = self._options, list[str]()
+        notes = [*replaced_values(plan.study)] if is_first else []
         with open_readonly(self._lab) as store:
             check_names(plan, tuple if store is None else store.measured)
             if store is not None:
@@ -265,7 +270,7 @@ class _Session:
                 if reruns := _runs_to_rerun(options, plan, differences):
                     plan = plan.with_states(states | dict.fromkeys(reruns, RunState.PENDING))
                     differences = changes(store, plan.study, plan.runs)
-                notes = [*differences.lines(plan.study.name), *deciding.deviations(store, plan)]
+                notes += [*differences.lines(plan.study.name), *deciding.deviations(store, plan)]
             if not _is_complete(plan.runs):
                 place = executors.choose(options.on, plan.study.resources, Settings.find())
                 plan = budgeted(plan, store, place)
@@ -359,7 +364,7 @@ def _prepare(
     others = functools.cache(lambda other: executors.find(other, settings, lab))
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
-        if not store.has_attempts():
+        if not store.rows(select(AttemptRow.id).limit(1)):
             custom = any(run.program not in OWN_PROGRAMS for run in runs)
             recorded = provenance.announcement(_CODE, settings.record, custom)
             path, home = config_path(), Path.home()

@@ -18,7 +18,7 @@ from jestlab.analysis.query import distinct
 from jestlab.analysis.results import Snapshot
 from jestlab.analysis.tables.core import Column, Table
 from jestlab.analysis.tables.formats import OnPage
-from jestlab.analysis.tables.show import MISSING, aligned, heading, known
+from jestlab.analysis.tables.show import MISSING, decimals, heading, known
 from jestlab.analysis.units import near, nearest
 from jestlab.platform.errors import UserError
 from jestlab.platform.serve.experiment import paint
@@ -169,7 +169,7 @@ def _scores(groups: Sequence[Group], base: Group) -> Markup:
     metrics = {name: run.metrics.of(name) for group in groups for run in group.runs for name in run.last}
     rows = []
     for name, metric in sorted(metrics.items()):
-        form = aligned(metric, [value for group in groups for value in group.scores(name).values()])
+        form = decimals(metric, 0.0, *(x for group in groups for x in group.scores(name).values()))
         title = heading(name, metric)
         rows += [_row(name, form, group, base) | {"section": title, "apart": False} for group in groups]
     against = f"against {base.name}"

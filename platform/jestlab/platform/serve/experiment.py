@@ -30,7 +30,7 @@ from jestlab.platform.serve.groups import (
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import GLYPHS, address, parse_whole, render
 from jestlab.platform.serve.results import MadeResults
-from jestlab.platform.store.annotations import Subject, notes, tags, tags_of_runs
+from jestlab.platform.store.annotations import Subject, all_tags, notes, tags
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -64,7 +64,6 @@ def page(labs: Labs, request: Request) -> str:
     groups = [_group(rows, scores, label in opened) for label, rows in labels[start : start + PER_PAGE]]
     for group in groups:
         group["toggle"] = _link(request, open=sorted(opened ^ {group["label"]}) or None)
-    marked = tags_of_runs(served.store, [row["run"] for group in groups for row in (group, *group["seeds"])])
     [about] = [row for row in served.store.experiments() if row.name == name]
     subject = Subject(experiment=name)
     return render(
@@ -76,7 +75,7 @@ def page(labs: Labs, request: Request) -> str:
         groups=groups,
         columns=_columns(groups, scores),
         colors=served.colors(name),
-        marked=marked,
+        marked=all_tags(served.store),
         shown=len(chosen),
         labels=len(labels),
         total=len(status),
