@@ -37,9 +37,7 @@ def test_pages_follow_runs(lab, serving, visited):
         first, *others = (plans.begun(store, run, lab.root / run.directory) for run in planned.runs)
         url = serving(lab)
         run = visited(f"{url}/run/{planned.runs[0].fingerprint}")
-        cards = (
-            "[...document.querySelectorAll('#curves .grid button .title')].map((each) => each.textContent)"
-        )
+        cards = "[...document.querySelectorAll('#curves button .title')].map((each) => each.textContent)"
         until(run.tab, f"{cards}.join() === 'loss'")  # nothing is logged yet
         shown = visited(f"{url}/?token={TOKEN}")
         tab = shown.tab
@@ -107,7 +105,7 @@ def test_small_charts_are_enlarged_and_keys_are_filtered(lab, runs, serving, vis
     until(tab, f"{title} === 'toy/score (%) ↑'")
     tab.locator("summary", has_text="All keys").click()
     tab.locator("input[data-filter]").fill("STEPS")
-    visible = "[...document.getElementById('all-keys').rows].filter((row) => !row.hidden).length"
+    visible = "[...document.querySelectorAll('#keys tbody tr')].filter((row) => !row.hidden).length"
     assert tab.evaluate(visible) == 1
     assert shown.complaints == []
 

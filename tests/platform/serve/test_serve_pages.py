@@ -239,6 +239,19 @@ def test_charts_of_a_run_have_all_axes_and_units(lab, runs, client):
     assert (score["x"]["steps"], score["y"]) == ([10], approx([55.0]))
 
 
+def test_long_curves_are_thinned_and_have_means_for_smoothing(lab, client):
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, plans.plan(RUN))
+        attempt = plans.begun(store, RUN, lab.root / RUN.directory)
+        for step in range(1, 8_001):
+            attempt.log(step, {"loss": 11.0 if step % 10 == 0 else 1.0})
+        attempt.complete()
+    [loss] = json.loads(client(lab).get(f"/run/{RUN.fingerprint}/curves").body)["charts"]["loss"]
+    assert len(loss["x"]["steps"]) == len(loss["y"]) == len(loss["mean"]) < 8_000
+    assert max(loss["y"]) == 11.0
+    assert sum(loss["y"]) / len(loss["y"]) > 3 and loss["mean"] == approx([2.0] * len(loss["y"]), abs=0.2)
+
+
 def test_notes_tags_and_queries_are_written_with_their_author(lab, runs, client):
     sends = client(lab, writes=True)
     run = runs["joint/0"]

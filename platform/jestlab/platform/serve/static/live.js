@@ -160,7 +160,7 @@ document.addEventListener("input", (event) => {
   const { filter } = event.target.dataset;
   if (filter === undefined) return;
   const words = event.target.value.toLowerCase().split(/\s+/);
-  for (const row of document.getElementById(filter).rows) {
+  for (const row of document.querySelectorAll(`#${filter} tbody tr`)) {
     const text = row.textContent.toLowerCase();
     row.hidden = !words.every((word) => text.includes(word));
   }
