@@ -19,7 +19,7 @@ from jestlab.analysis import units
 from jestlab.analysis.colors import LabelColor
 from jestlab.analysis.curves import thinned
 from jestlab.platform.errors import UserError
-from jestlab.platform.launch.status import LOSS, RunStatus, wait_lines
+from jestlab.platform.launch.status import LOSS, RunStatus, reason_lines
 from jestlab.platform.serve.groups import (
     COLUMNS,
     Scores,
@@ -86,7 +86,7 @@ def page(labs: Labs, request: Request) -> str:
         sorts=SORTS,
         counts=by_state(row for row in status if not row.is_repeat),
         totals=_cost_text(status),
-        waits=" · ".join(line.strip() for line in wait_lines(status)),
+        waits=" · ".join(line.strip() for line in reason_lines(row for row in status if row.wait)),
         notes=notes(served.store, subject),
         tags=tags(served.store, subject),
         writes=labs.writes,
