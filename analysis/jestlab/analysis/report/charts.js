@@ -20,7 +20,7 @@ function curveShapes(one, banded, weight) {
   const shapes = low.length && banded ? [{ kind: "band", label, x, low, high, color }] : [];
   if (banded) for (const seed of lines) shapes.push({ kind: "line", name: "seed", label, x: seed.x, y: seed.y, color, width: 1, opacity: 0.35 });
   if (weight) shapes.push({ kind: "line", name: "seed", label, x, y: one.y, color, width: 1, opacity: 0.25 });
-  const y = weight ? smoothed(one.y, weight) : one.y;
+  const y = weight ? smoothed(one.mean ?? one.y, weight) : one.y;
   shapes.push({ kind: "line", label, x, y, color, dash, ...(one.thin ? { width: 1.2, opacity: 0.75 } : {}) });
   if (x.length <= MOST_MARKED) shapes.push({ kind: "marks", label, x, y, color, size: 5 });
   return shapes;
@@ -28,7 +28,7 @@ function curveShapes(one, banded, weight) {
 
 /** Return the values of a line for the readout under the pointer. */
 function reading(one, weight) {
-  const known = weight ? { ...one, y: smoothed(one.y, weight), y_text: undefined } : one;
+  const known = weight ? { ...one, y: smoothed(one.mean ?? one.y, weight), y_text: undefined } : one;
   return { ...known, color: one.color, more: (i) => (one.low?.length && !weight ? `[${one.low_text[i]}, ${one.high_text[i]}]` : "") };
 }
 

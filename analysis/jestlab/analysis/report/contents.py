@@ -6,11 +6,12 @@ A union of studies has the claims of all, and then a section for each study with
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..claims import studies
 from ..claims.judged import Judged, count_verdicts
@@ -33,8 +34,11 @@ from ..tables import table as named_table
 from ..tables.claims import claims_table
 from ..units import duration, flops
 from .answer import Answer, answer, verdict_of
-from .page import FigurePart, PageSection, ReportPage, TablePart, progress
+from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, machine_time, number_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _Makers = Mapping[str, Any]
 """The arguments `own` and `pictures` of `gather`, by name."""
@@ -70,7 +74,7 @@ def gather(
     sections = [PageSection("claims", "Claims", texts=none, claims=claims)]
     sections += [_part(store, name, spec, claims, makers) for name, spec in study.parts.items()]
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
-    reply = Answer(claims.table.caption, *verdict_of(judged)) if claims else Answer("")
+    reply = Answer(claims.table.caption, *verdict_of(judged, history.question)) if claims else Answer("")
     facts = _facts(history, len(study.parts))
     return ReportPage(store.url, histories, {}, reply, tuple(sections), facts)
 
@@ -83,7 +87,8 @@ def read_answer(store: Snapshot, experiment: str) -> Answer:
         with contextlib.suppress(NotYet):
             results = finals(store.frames(experiment), scope=study.scope)
             return answer(summary(results).marked(Origins.read(store, [experiment])), results, judged)
-    return Answer(count_verdicts(judged), *verdict_of(judged)) if judged else Answer("")
+    question = str(study.spec.get("question") or "")
+    return Answer(count_verdicts(judged), *verdict_of(judged, question)) if judged else Answer("")
 
 
 # ---- a study
@@ -111,7 +116,7 @@ def _study(
             plot = learnability(store, history.experiment)
             results.figures.append(FigurePart(plot.name, _heading(plot.name), (plot,), history.experiment))
     if claims is not None and (frames is None or len(frames.competitors) < 2):
-        reply = Answer(claims.table.caption, *verdict_of(claims.judged))
+        reply = Answer(claims.table.caption, *verdict_of(claims.judged, history.question))
     elif claims is None and results.figures and frames is None:
         reply = Answer("This study evaluates no run: it examines the selected examples.")
     hero = next((part for part in results.figures if part.variants), None)
@@ -150,7 +155,11 @@ def _of_runs(name: str, table: Table | None) -> list[TablePart]:
     """Return a table with a row for each label, without columns that say nothing; empty without a table."""
     if table is None:
         return []
-    return [TablePart(name, name.capitalize(), table, hidden=frozenset(table.constant - {"run"}))]
+    return [
+        TablePart(
+            name, name.capitalize(), table, hidden=frozenset(table.limited(MOST_ROWS).constant - {"run"})
+        )
+    ]
 
 
 def _add_results(
@@ -185,13 +194,13 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     scores = averaged if len(averaged) == 1 else ["score"]
     first = {"run", "delta", "examples_seen", cost, *factors, *scores}
     keys = {column.key for column in table.columns} if averaged else first
-    hidden = (keys - first) | (table.constant - {"run", "score", *averaged})
+    hidden = (keys - first) | (table.limited(MOST_ROWS).constant - {"run", "score", *averaged})
     seeds = sorted({*table.frame.loc[~table.frame["apart"], "seeds"]} - {0})
     if seeds and seeds[-1] > 1:
         counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
         caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."
     else:
-        caption = "Scores of one seed, which have no confidence interval."
+        caption = "Scores of one seed."
     return TablePart(
         "summary", "Final scores", table, (), caption, frozenset(hidden), ["delta"], results.metric.sign
     )
@@ -199,7 +208,9 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
 
 def _add_charts(body: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
     """Add the interactive figures that every page has, with a variant for each known effort or cost."""
-    curves = score_curves(frames, scope)
+    curves, total = score_curves(frames, scope), len(frames.competitors)
+    best = _best(frames, curves, baseline) if total > charts.MOST_SERIES else frames
+    few = f" Drawn: {charts.MOST_SERIES} of {total:,} labels, the baseline and those with the best score."
     efforts = known(curves)
     cost = cost_of(curves[curves["final"]])
     costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
@@ -210,22 +221,33 @@ def _add_charts(body: PageSection, frames: Frames, history: History, baseline: s
         for effort in axes:
             try:
                 if name == "curves":
-                    plot = learning_curves(frames, baseline, effort, scope, together=sheet.legend is not None)
+                    plot = learning_curves(best, baseline, effort, scope, together=sheet.legend is not None)
                 else:
-                    plot = pareto(frames, baseline, scope, over=effort)
+                    plot = charts.limited(pareto(frames, baseline, scope, over=effort), frames.score.sign)
             except NotYet as error:
                 if variants:  # only unfinished runs have this effort
                     continue
                 body.missing[_CHARTS[name]] = str(error)
                 break
             stem = f"{name}_{WORDS[effort].name}" if variants else name
-            plot = replace(plot, name=stem, sheet=sheet)
+            texts = (
+                replace(plot.texts, caption=plot.texts.caption + few) if best is not frames else plot.texts
+            )
+            plot = replace(plot, name=stem, sheet=sheet, texts=texts)
             variant = charts.curves(plot) if name == "curves" else charts.pareto(plot)
-            variant |= {"caption": plot.texts.caption, "printed": stem}
-            variants[WORDS[effort].axis] = variant
-            plots.append(charts.printable(plot, variant))
+            variant["about"] += few if best is not frames else ""
+            variants[WORDS[effort].axis] = variant | {"caption": texts.caption, "printed": stem}
+            plots.append(plot)
         if variants:
             body.figures.append(FigurePart(name, _CHARTS[name], tuple(plots), history.experiment, variants))
+
+
+def _best(frames: Frames, curves: pd.DataFrame, baseline: str) -> Frames:
+    """Keep the references, the baseline, and the labels with the best scores, as many as a chart can show."""
+    ends = curves.groupby(["label", "seed"])["score"].last().groupby("label").mean()
+    scores = (ends * (1.0 if frames.no_score else frames.score.sign)).fillna(-math.inf).to_dict()
+    order = sorted(frames.competitors, key=lambda label: (label != baseline, -scores.get(label, -math.inf)))
+    return frames.only([*frames.reference_labels, *order[: charts.MOST_SERIES]])
 
 
 # ---- reports of a spec

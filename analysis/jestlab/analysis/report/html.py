@@ -51,9 +51,6 @@ BETWEEN = "<hr hidden>"
 _CLASSES: dict[Verdict, str] = {"holds": "good", "does not hold": "bad"}
 """Verdict → CSS class; "open" for the others."""
 
-_MOST_DRAWN = 200  # rows of a table with drawings in its cells
-_MOST_FAILURES = 200  # rows of the table of failures
-
 LogLink = Callable[[Record], str]
 """Returns the address of the log in a row of the table of failures; empty if it can't be reached."""
 
@@ -118,7 +115,7 @@ def _render(
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    files = {**embedded, **{f"{part.name}.md": part.table.markdown().encode() for part in page.tables}}
+    files = {**embedded, **{f"{part.name}.md": part.shown.markdown().encode() for part in page.tables}}
     data = {
         "figures": {part.name: {"variants": part.variants} for part in page.figures if part.variants},
         "files": {name: _base64(gzip.compress(content, mtime=0)) for name, content in files.items()},
@@ -146,15 +143,14 @@ def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) ->
     from markupsafe import Markup
 
     swatch = Markup('<i class="swatch" style="background:{}"></i>')
-    labels = [row for row in part.table.rows if row in colors] if part.table.opens else []
-    after = _drawings(part) if len(part.table.frame) <= _MOST_DRAWN else {}
+    labels = [row for row in part.shown.rows if row in colors] if part.table.opens else []
+    after = _drawings(part)
     if part.name == "failures":
         link = Markup(' <a href="{}">Open</a>')
-        rows = records(part.table.frame)[:_MOST_FAILURES]
+        rows = records(part.shown.frame)
         after = {(row["row"], "log"): link.format(place) for row in rows if (place := log(row))}
     return OnPage(
         part.name,
-        most=_MOST_FAILURES if part.name == "failures" else None,
         hidden=part.hidden,
         cards=part.name == "summary",
         before={row: swatch.format(colors[row].css) for row in labels},
@@ -170,13 +166,13 @@ def _drawings(part: TablePart) -> dict[tuple[str, str], Markup]:
     from markupsafe import Markup
 
     drawn: dict[tuple[str, str], Markup] = {}
-    parts = part.table.parts
+    parts = part.shown.parts
     if parts is None:
         return drawn
     for key in part.drawn:
         seeds = parts.groupby("row")[key].agg(list)
         numbers = {}
-        for row in records(part.table.frame):
+        for row in records(part.shown.frame):
             runs = seeds.get(row["row"], [])
             if key == "delta":
                 numbers[row["row"]] = [row[f"delta_{name}"] for name in ("mean", "low", "high")] + runs

@@ -16,6 +16,9 @@ from ..provenance.history import History, Recipe
 from ..tables.core import Table
 from .answer import Answer
 
+MOST_ROWS = 200
+"""Maximum number of rows of a table on a page; its files have all."""
+
 
 @dataclass(frozen=True)
 class TablePart:
@@ -40,6 +43,11 @@ class TablePart:
     hidden: frozenset[str] = frozenset()
     drawn: Collection[str] = ()
     sign: float = 0.0
+
+    @cached_property
+    def shown(self) -> Table:
+        """The table with the rows that the page shows."""
+        return self.table if self.judged else self.table.limited(MOST_ROWS)
 
     def claims(self, study: str = "") -> Iterator[tuple[Judged, str, dict[str, str]]]:
         """Yield all claims or those of a study: the claim, its row's key, and column → text of the row."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -74,15 +75,12 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     """
     cells = _read(files)
     done = import_cells(Store.open(lab.store_url), cells)
-    changed = [c.key._asdict() | {"before": c.before, "after": c.after} for c in done.changed]
-    left = [key._asdict() for key in done.left]
-    data = {"new": done.new, "unchanged": done.unchanged, "changed": changed, "left": left}
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
-    counts = f"cells new {done.new}, changed {len(done.changed)}, unchanged {done.unchanged}"
+    counts = f"cells new {done.new}, changed {done.changed}, unchanged {done.unchanged}"
     lines = [f"{sources}: {counts}"]
-    if done.left:
-        lines.append(f"other cells of these tables are kept: {len(done.left)}; see jestlab published remove")
-    show(as_json, data, lines)
+    if done.kept:
+        lines.append(f"other cells of these tables are kept: {done.kept}; see jestlab published remove")
+    show(as_json, asdict(done), lines)
 
 
 @published_command.command(

@@ -58,11 +58,11 @@ _IMPORTANCE = {
 @lab_options
 def list_command(as_json: bool, lab: Lab) -> None:
     """List the studies that can be launched by name, with tags and the number of runs at each scale."""
-    from jestlab.platform.store.annotations import tags_of_experiments
+    from jestlab.platform.store.annotations import all_tags
     from jestlab.platform.store.store import Store
 
     store, data = Store.open_readonly(lab.store_url), []
-    tags = tags_of_experiments(store) if store else {}
+    tags = all_tags(store) if store else {}
     for name in study_names():
         scales = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
         study = next(iter(scales.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 import json
 import os
 from collections import defaultdict
@@ -191,6 +192,19 @@ def _config_path(study: StudySpec, name: str, base: Tree, steps: Sequence[AxisSt
         return on_axis
     in_base = depth_of(base, path) > depth_of(study.runs[name].overrides, path)
     return ("base", *path) if in_base else ("runs", name, *path)
+
+
+def replaced_values(study: StudySpec) -> Iterator[str]:
+    """Yield a line for each value in a run that has no effect, since every point of an axis replaces it."""
+    for part, each in {"": study, **study.studies}.items():
+        for index, axis in enumerate(each.axes):
+            path = dotted((STUDIES, part, "axes", str(index))) if part else f"axes.{index}"
+            for name, key in itertools.product(axis.runs, axis.keys):
+                own, keys = each.runs[name].overrides, key.split(".")
+                if not has(own, keys) or isinstance(value := lookup(own, keys), dict):
+                    continue
+                if all(key in point for point in axis.points()):
+                    yield f"{path} replaces {key}={shown(value)} of the run {name}, which has no effect"
 
 
 # ---- checks
