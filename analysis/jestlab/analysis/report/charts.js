@@ -212,11 +212,11 @@ class Chart {
     return make("label", {}, box, swatch(one), one.group ?? one.text);
   }
 
-  /** Return the shown series; smoothed ones have their values in `rough`. */
+  /** Return the shown series; smoothed ones have their values in `rough`. Thinned values have a `mean`. */
   visible() {
     const series = this.data.series.filter((one) => this.shown.get(one.label));
     if (!this.weight) return series;
-    return series.map((one) => ({ ...one, y: smoothed(one.y, this.weight), rough: one.y }));
+    return series.map((one) => ({ ...one, y: smoothed(one.mean ?? one.y, this.weight), rough: one.y }));
   }
 
   draw() {

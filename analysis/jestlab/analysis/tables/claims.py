@@ -170,6 +170,8 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
         f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}; "
         "verdicts have other tests, so a claim may be decided although its interval includes 0"
     )
+    for is_sequential in sorted({each.judging.until is not None for each in judged}):
+        yield _UNTIL_DECIDED if is_sequential else _ONE_LOOK
     for claims in sorted({each.judging.claims for each in judged if each.judging.error < error}):
         yield (
             f"family of {claims} claims: the chance that any verdict is wrong is at most {error:.0%}, "
@@ -178,8 +180,6 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
     if alone := sum(each.judging.error == error for each in judged):
         total = f"; any error in {alone} independent claims has a chance of {1 - (1 - error) ** alone:.2f}"
         yield f"each verdict is wrong with a chance of at most {error:.0%}{total * (alone > 1)}"
-    for is_sequential in sorted({each.judging.until is not None for each in judged}):
-        yield _UNTIL_DECIDED if is_sequential else _ONE_LOOK
     yield f"one-sided p: {_CHANCE}; a claim is decided once it is at most {error:.2g}"
     for text, registered in {str(each.registered): each.registered for each in judged}.items():
         if registered is not None:

@@ -185,7 +185,7 @@ def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) ->
         "experiment": experiment,
         "origin": origin and asdict(origin),
         "trusted": origin is None or origin.trusted_at is not None,
-        "runs": [{"label": r.label, "program": r.program, "command": _command(r.config)} for r in runs],
+        "runs": [{"label": of, "program": p, "command": _command(config)} for of, p, config in runs],
         "code": [{"kind": kind, "name": name} for kind, name in trust.named_code(store, experiment)],
     }
     show(as_json, about, _executed_code(about))

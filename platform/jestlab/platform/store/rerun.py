@@ -7,9 +7,9 @@ attempts. The old folder remains until `jestlab gc --delete`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, delete, select, true, update
+from sqlalchemy import Select, delete, select, true, update
 
 from jestlab.platform.store.leases import free_runs, is_one_of
 from jestlab.platform.store.records import RunState
@@ -47,11 +47,11 @@ def next_folder(directory: str, number: int) -> str:
     return _NAME_END.sub(rf".again{number}\1", directory, count=1)
 
 
-def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
-    """Return the keys of runs and of all their direct and indirect dependencies."""
-    found = select(RunRow.id).where(one_of(RunRow.id, runs)).cte("found", recursive=True)
+def with_needs(runs: Select[int]) -> Select[int]:
+    """Select the keys of runs and of all their direct and indirect dependencies; `runs` selects keys."""
+    found = runs.cte("found", recursive=True)
     found = found.union(select(NeedRow.needs_id).join(found, NeedRow.run_id == found.c.id))
-    return set(connection.scalars(select(found.c.id)))
+    return select(found.c.id)
 
 
 def with_dependents(chosen: Collection[str], runs: Sequence[tuple[str, Collection[str]]]) -> list[str]:

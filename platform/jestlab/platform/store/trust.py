@@ -10,7 +10,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from sqlalchemy import func, select, update
 
@@ -49,14 +48,6 @@ class Origin:
         return cls(**json.loads(text))
 
 
-class Executed(NamedTuple):
-    """A run and the code that it would execute."""
-
-    label: str
-    program: str
-    config: dict[str, object]
-
-
 def imported_from(path: Path) -> Origin:
     """Return the origin of experiments that are imported from an archive now."""
     _, digest = size_and_digest(path)
@@ -86,15 +77,15 @@ def refuse_untrusted(store: Store, experiment: str) -> None:
         )
 
 
-def executed(store: Store, experiment: str) -> Sequence[Executed]:
-    """Return the code that the runs of an experiment would execute, in the study's order."""
+def executed(store: Store, experiment: str) -> Sequence[tuple[str, str, dict[str, object]]]:
+    """Return label, program, and config of the runs of an experiment, in the study's order."""
     query = (
         select(MemberRow.label, RunRow.program, RunRow.config)
         .join(RunRow, RunRow.id == MemberRow.run_id)
         .where(MemberRow.experiment == experiment)
         .order_by(MemberRow.position, MemberRow.label)
     )
-    return [Executed(label, program, json.loads(config)) for label, program, config in store.rows(query)]
+    return [(label, program, json.loads(config)) for label, program, config in store.rows(query)]
 
 
 def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
@@ -106,8 +97,8 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
     from jestlab.platform.spec.options import custom_code_in
 
     found: dict[tuple[str, str], None] = {}
-    for run in executed(store, experiment):
-        code = run.config.get("code")
+    for _, _, config in executed(store, experiment):
+        code = config.get("code")
         found |= dict.fromkeys(("config", str(name)) for name in (code if isinstance(code, dict) else ()))
     spec = store.spec(experiment)
     found |= dict.fromkeys((kind, name) for kind, name, _ in custom_code_in(spec))
