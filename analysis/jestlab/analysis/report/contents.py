@@ -157,8 +157,7 @@ class _Contents:
             for effort in axes:
                 try:
                     if name == "curves":
-                        together = sheet.legend is not None
-                        plot = learning_curves(best, self.baseline, effort, self.scope, together=together)
+                        plot = learning_curves(best, self.baseline, effort, self.scope)
                     else:
                         plot = pareto(frames, self.baseline, self.scope, over=effort)
                         plot = charts.limited(plot, frames.score.sign)
