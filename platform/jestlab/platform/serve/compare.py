@@ -75,7 +75,7 @@ def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str]]:
     if not rest:
         return [labs.with_run(name, lab)]
     served = labs.with_experiment(experiment, lab)
-    rows = [row.run for row in served.status(experiment)]
+    rows = [row.run for row in served.status(experiment).rows]
     label, _, seed = rest.rpartition("/")
     one = [run.fingerprint for run in rows if (run.label, str(run.seed)) == (label, seed)]
     whole = [run.fingerprint for run in rows if run.label == rest]

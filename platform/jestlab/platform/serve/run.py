@@ -313,7 +313,7 @@ def _requested_run(labs: Labs, request: Request) -> tuple[Served, str]:
 
 def _row(served: Served, experiment: str, fingerprint: str) -> dict[str, Any] | None:
     """Return the run's cells on its experiment's page."""
-    rows = served.status(experiment)
+    rows = served.status(experiment).rows
     return next((cells([row]) for row in rows if row.run.fingerprint == fingerprint), None)
 
 
