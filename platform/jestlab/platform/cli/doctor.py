@@ -19,7 +19,7 @@ from sqlalchemy import func, select
 
 from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.units import duration
-from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.options import examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import EXTRAS, LAUNCHING, NO_RECORD, missing
 from jestlab.platform.errors import UserError
@@ -54,8 +54,7 @@ class CheckResult(NamedTuple):
 
 @click.command(epilog=examples("doctor", "doctor --no-jax --json"))
 @click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds, which is slow.")
-@json_option()
-@lab_options
+@lab_json_options()
 def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
     """Check packages, settings, the lab, executors, and JAX, and show how to fix each problem.
 

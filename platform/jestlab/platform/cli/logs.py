@@ -16,7 +16,7 @@ import click
 from jestlab.platform import logs
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import RUN
-from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
+from jestlab.platform.cli.options import RUN_HELP, examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
@@ -41,8 +41,7 @@ _ENDED_CHECKS = 8  # extra checks after a failure or stop, since the run may be 
 @click.argument("name", type=RUN, metavar="RUN")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the log until the run ends or its worker is lost.")
-@json_option("Print path, state and text as JSON.")
-@lab_options
+@lab_json_options("Print path, state and text as JSON.")
 def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, lab: Lab) -> None:
     """Print the log of a RUN.
 

@@ -168,6 +168,11 @@ def json_option(help: str = "Print JSON.") -> Callable[[Function], Function]:
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
+def lab_json_options(help: str = "Print JSON.") -> Callable[[Function], Callable[..., Any]]:
+    """Add `--json`, `--root`, and `--store`; the command receives them as `as_json` and `lab`."""
+    return lambda function: json_option(help)(lab_options(function))
+
+
 def output_option(
     help: str = "Write to this file instead.", folder: bool = False
 ) -> Callable[[Function], Function]:

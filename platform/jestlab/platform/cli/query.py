@@ -16,7 +16,7 @@ import click
 
 from jestlab.analysis.files import rows_to_csv
 from jestlab.platform.cli.completion import EXPERIMENT
-from jestlab.platform.cli.options import json_option, lab_options, output_option
+from jestlab.platform.cli.options import lab_json_options, output_option
 from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
 from jestlab.platform.render import STATE_STYLES, TextTable, in_state, markdown, table
 from jestlab.platform.words import listed, on_one_line
@@ -64,8 +64,7 @@ Rows = Sequence[Sequence[Any]]
               help="Output format.  [default: by the extension of --output, else text on a "
                    "terminal, else md]")  # fmt: skip
 @output_option()
-@json_option("The same as --format json.")
-@lab_options
+@lab_json_options("The same as --format json.")
 def query_command(
     sql: str | None,
     *,

@@ -28,8 +28,7 @@ from jestlab.platform.cli.options import (
     CodeName,
     baseline_option,
     examples,
-    json_option,
-    lab_options,
+    lab_json_options,
     model_flags,
     output_option,
     scope_option,
@@ -73,8 +72,7 @@ _TABLES = examples(
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print the origin of one number: runs, attempts, commit, config, formula.")  # fmt: skip
 @output_option()
-@json_option("The same as --format json.")
-@lab_options
+@lab_json_options("The same as --format json.")
 def table_command(
     lab: Lab,
     name: str,
@@ -148,8 +146,7 @@ _KINDS = "\n\n".join(
               show_default=True, metavar="KIND", help="Kind of figure to draw.")  # fmt: skip
 @model_flags(*FIGURES.values(), CustomFigureOptions)
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
-@json_option("Print the paths as a JSON list.")
-@lab_options
+@lab_json_options("Print the paths as a JSON list.")
 def plot_command(
     lab: Lab, experiment: str | None, kind: str, given: dict[str, Any], output: Path | None, as_json: bool
 ) -> None:
@@ -181,8 +178,7 @@ def plot_command(
 @baseline_option("that of the spec's reports, else the first run that is not a reference")
 @scope_option(default=None, otherwise="that of the spec's reports, else scoring")
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
-@json_option("Print the paths of all files as a JSON list.")
-@lab_options
+@lab_json_options("Print the paths of all files as a JSON list.")
 def report_command(
     lab: Lab,
     experiment: str,
@@ -223,8 +219,7 @@ def report_command(
 @click.option("--examples", "size", type=click.IntRange(min=1, max=200), default=12, show_default=True,
               help="Number of selected examples to show, and of rejected ones.")  # fmt: skip
 @output_option("PNG image to write.  [default: in the lab's reports]")
-@json_option()
-@lab_options
+@lab_json_options()
 def show_batch_command(
     name: str, *, step: int | None, size: int, output: Path | None, as_json: bool, lab: Lab
 ) -> None:

@@ -20,7 +20,7 @@ from jestlab.platform.cli.options import (
     decide_option,
     examples,
     json_option,
-    lab_options,
+    lab_json_options,
     scope_option,
     spec_options,
 )
@@ -54,8 +54,7 @@ _IMPORTANCE = {
 
 
 @click.command(epilog=examples("list"))
-@json_option()
-@lab_options
+@lab_json_options()
 def list_command(as_json: bool, lab: Lab) -> None:
     """List the studies that can be launched by name, with tags and the number of runs at each scale."""
     from jestlab.platform.store.annotations import all_tags
@@ -143,8 +142,7 @@ def _description(study: StudySpec) -> Iterator[Block]:
 @decide_option
 @click.option("--why", is_flag=True, help="Explain why each run would run.")
 @click.option("--all", "every", is_flag=True, help="Print one row per run, without grouping.")
-@json_option()
-@lab_options
+@lab_json_options()
 def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
     """Show the runs of SPEC, their costs, and which are completed. Writes nothing.
 
@@ -168,8 +166,7 @@ def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: L
     metavar="NAME",
     help="Author of the registration.  [default: git's user.name, else your login]",
 )
-@json_option("Print the registration as JSON.")
-@lab_options
+@lab_json_options("Print the registration as JSON.")
 def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab: Lab) -> None:
     """Register the claims, error rate, seeds, metrics, score, and runs of SPEC before its first run.
 
@@ -223,8 +220,7 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
               help="Plot the cost of a step of IID, JEST, and Flexi-JEST at SPEC's sizes.")  # fmt: skip
 @click.option("--goodput", is_flag=True,
               help="Show instead how the runs in the lab used the machines' time.")  # fmt: skip
-@json_option("Print JSON: costs in FLOPs, or with --goodput, times in seconds.")
-@lab_options
+@lab_json_options("Print JSON: costs in FLOPs, or with --goodput, times in seconds.")
 def costs_command(
     study: StudySpec,
     baseline: str | None,
