@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
@@ -46,9 +46,6 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, result_blocks, table
 from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, TableOptions
-
-if TYPE_CHECKING:
-    from jestlab.analysis.figures.selected import ShownExample
 
 _TABLES = examples(
     "table quickstart --baseline uniform",
@@ -97,10 +94,13 @@ def table_command(
     Numbers are over completed seeds. csv and json have unrounded numbers.
     """
     from jestlab.analysis.tables.explain import explain as explained
+    from jestlab.platform.cli.outcome import answer_lines
     from jestlab.platform.planning.unreported import unreported
     from jestlab.platform.reports.make import make_table
 
-    if name not in NAMES and name in known(lab.store_url):
+    is_experiment = name not in NAMES and name in known(lab.store_url)
+    has_answer = is_experiment and not experiments and given.keys() <= {"notes"}
+    if is_experiment:
         name, experiments = default_name(lab.store_url, name), (name, *experiments)
     for line in (line for each in experiments for line in unreported(lab.store_url, each)):
         say(line, err=True)
@@ -114,7 +114,8 @@ def table_command(
             print_or_write_blocks(output, str(origin))
     elif form == "text":
         hides_notes = default_format(output) == "text" and "notes" not in given
-        print_or_write_blocks(output, result_blocks(made, "--notes" if hides_notes else ""))
+        blocks = result_blocks(made, "--notes" if hides_notes else "")
+        print_or_write_blocks(output, [*blocks, *(answer_lines(lab, *experiments) if has_answer else ())])
     else:
         print_or_write(output, made.render(form))
         if form == "latex" and (names := left_out(made)):
@@ -252,22 +253,21 @@ def show_batch_command(
         "shares": run.shares(batch),
         "picture": str(path),
     }
-    heading = f"{named.title}, step {step:,}: {summary['selected']:,} of {summary['candidates']:,} candidates"
+    heading = f"{named.title}, step {step:,}: {len(batch.selected):,} of {len(batch.examples):,} candidates"
     caption = "Selected above, rejected below: evenly spaced examples, each with its caption and score."
     with writing(path):
         write_whole(path, super_batch(path.stem, shown, heading, caption).png())
     rows = [
         {"selected": each.selected, "score": _mean([each.score]), "caption": each.caption} for each in shown
     ]
-    show(as_json, summary | {"examples": rows}, _batch_blocks(heading, summary, shown))
+    summary["examples"] = rows
+    show(as_json, summary, [heading, "", *_batch_blocks(summary)])
 
 
-def _batch_blocks(heading: str, summary: dict[str, Any], shown: Sequence[ShownExample]) -> Iterator[Block]:
-    yield heading
-    yield ""
+def _batch_blocks(summary: dict[str, Any]) -> Iterator[Block]:
     rows = [
-        ("selected" if each.selected else "rejected", _score(_mean([each.score])), one_line(each.caption))
-        for each in shown
+        ("selected" if each["selected"] else "rejected", _score(each["score"]), one_line(each["caption"]))
+        for each in summary["examples"]
     ]
     yield table(("", "score", "caption"), rows, right=(1,))
     if summary["shares"]:
