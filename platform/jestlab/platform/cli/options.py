@@ -114,13 +114,7 @@ class CodeName(click.ParamType[str]):
     name = "name"
 
     def __init__(self, kind: Kind, builtin: Sequence[str], *, other_names: bool = False) -> None:
-        """Create the type.
-
-        Args:
-            kind: Kind of the named code, such as "figure"; used in errors.
-            builtin: The built-in names.
-            other_names: Whether to accept any other name, which the command then checks itself.
-        """
+        """Create the type for a kind of code. With `other_names`, the command itself checks unknown names."""
         self._kind = kind
         self._builtin = builtin
         self._other_names = other_names

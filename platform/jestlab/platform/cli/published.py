@@ -135,8 +135,7 @@ Examples:
 )
 @click.argument("file", metavar="[FILE]", required=False, type=FILE)
 @lab_json_options()
-@click.pass_context
-def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) -> None:
+def lint(file: Path | None, *, as_json: bool, lab: Lab) -> int:
     """List published numbers that contradict the numbers from which they can be derived. Writes nothing.
 
     Checks the CSV file FILE; without it, the results in the store; for an empty store, the JEST paper. Exit
@@ -152,7 +151,7 @@ def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) 
     text = [finding.message for finding in wrong]
     text.append(f"derived cells confirmed: {confirmed}; findings: {len(wrong)}")
     show(as_json, {"confirmed": confirmed, "findings": len(wrong), "cells": cells}, text)
-    context.exit(1 if wrong else 0)
+    return 1 if wrong else 0
 
 
 def _read(files: Sequence[Path]) -> list[PublishedCell]:

@@ -150,7 +150,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     The table shows actual and planned costs. Drift is actual divided by planned cost, for completed runs and
     for runs that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work
     repeated after a failure or a preemption appears as drift. Goodput is the useful share of the machines'
-    time; `jestlab costs --goodput` shows it by run.
+    time; --json and the experiment's page have it by run.
     """
     if name is None:
         store = Store.open_readonly(lab.store_url)
