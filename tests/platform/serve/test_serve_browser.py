@@ -64,7 +64,7 @@ def test_pages_follow_runs(lab, serving, visited):
     until(run.tab, f"{cards}.join() === 'loss,toy/score (%) ↑'")
     tab.locator("button[popovertarget='export-summary']").click()
     with tab.expect_download() as waiting:
-        tab.locator("button[data-save-file='summary.csv']").first.click()
+        tab.locator("button[data-save='summary.csv']").first.click()
     assert b"uniform" in Path(waiting.value.path()).read_bytes()
     tab.locator("#table-summary td button:visible").first.click()
     until(tab, "document.querySelector('dialog').open")
