@@ -80,10 +80,11 @@ def _folded(attempts: Iterable[Any]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for attempt in attempts:
         start, end = attempt.started_at, attempt.ended_at
+        custom = _code(attempt.code_commit, attempt.code_patch)
         row = {
             "state": attempt.state,
             "where": ", ".join(filter(None, (attempt.executor, attempt.host, attempt.device))),
-            "code": _code(attempt),
+            "code": _code(attempt.git_commit, attempt.git_patch) + (f"; custom {custom}" if custom else ""),
             "error": headline(attempt.reason or ""),
             "detail": attempt.reason or "",
             "number": attempt.number,
@@ -99,16 +100,9 @@ def _folded(attempts: Iterable[Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _code(attempt: Any) -> str:
-    """Describe the versions of jestlab and of custom code."""
-    own, custom = (
-        (commit or "")[:10] + (" and changes" if patch else "")
-        for commit, patch in (
-            (attempt.git_commit, attempt.git_patch),
-            (attempt.code_commit, attempt.code_patch),
-        )
-    )
-    return f"{own}; custom {custom}" if custom else own
+def _code(commit: str | None, patch: str | None) -> str:
+    """Describe a version of code."""
+    return f"{commit[:10]}{' and changes' if patch else ''}" if commit else ""
 
 
 def _changed(record: RunRecord) -> list[list[str]]:

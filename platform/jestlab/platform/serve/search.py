@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import func, select
@@ -15,8 +15,9 @@ from starlette.responses import Response
 
 from jestlab.analysis import query
 from jestlab.analysis.files import rows_to_csv
-from jestlab.analysis.published import stored
-from jestlab.analysis.published.cell import order
+from jestlab.analysis.published import read
+from jestlab.analysis.tables.formats import OnPage
+from jestlab.analysis.tables.paper import paper_table
 from jestlab.platform.errors import StoreUnreachable, UserError, one_line_errors
 from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.rendering import render
@@ -152,19 +153,23 @@ def sql_csv(labs: Labs, request: Request) -> Response:
 
 def published(labs: Labs, request: Request) -> str:
     """Show all published tables."""
+    from markupsafe import Markup
+
     tables: list[dict[str, Any]] = []
     for served in labs.among(request.query_params.get("lab")):
-        groups = itertools.groupby(stored(served.lab.store_url), key=lambda cell: (cell.source, cell.table))
-        for (source, name), cells in groups:
-            tables.append({"lab": served.name, "source": source, "name": name, **_matrix(list(cells))})
+        cells = read(served.lab.store_url)
+        for name in map(str, cells["table"].unique()):
+            table = paper_table(name, cells)
+            columns = tuple(replace(column, formula="") for column in table.columns)
+            table = replace(table, columns=columns, published=None)  # pages don't explain these cells
+            html = Markup(table.html(OnPage(name)))
+            tables.append(
+                {
+                    "lab": served.name,
+                    "name": name,
+                    "caption": table.caption,
+                    "notes": table.notes,
+                    "html": html,
+                }
+            )
     return render("published.html.j2", here="published", tables=tables, several=len(labs) > 1)
-
-
-def _matrix(cells: list[Any]) -> dict[str, Any]:
-    """Arrange the cells of a published table: one row per position, one column per quantity."""
-    rows: dict[int, dict[str, Any]] = {}
-    for cell in cells:
-        about = {"method": cell.method, "about": [cell.group, cell.variant, cell.data], "ours": cell.ours}
-        rows.setdefault(cell.position, {**about, "cells": {}})["cells"][cell.quantity] = cell
-    quantities = sorted({cell.quantity for cell in cells}, key=order)
-    return {"quantities": quantities, "rows": [rows[position] for position in sorted(rows)]}
