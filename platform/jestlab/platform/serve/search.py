@@ -49,8 +49,6 @@ EXAMPLES = {
     "    SUM(actual_flops) AS flops\nFROM v_costs\nGROUP BY 1, 2",
     "Latest failures": "SELECT experiment, label, seed, number, host, ended_at, reason\n"
     "FROM v_attempts\nWHERE state = 'FAILED'\nORDER BY ended_at DESC\nLIMIT 20",
-    "Latest attempts": "SELECT experiment, label, seed, started_at, host, device, code_commit\n"
-    "FROM v_attempts\nORDER BY started_at DESC\nLIMIT 20",
 }
 """Title → a query that every store can answer."""
 

@@ -1,4 +1,4 @@
-// The search field of the bar, and the editor of the SQL page.
+// The search field of the bar, and the key that runs a query.
 
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select");
@@ -8,12 +8,4 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea[name=q]")) {
     event.target.form.requestSubmit();
   }
-});
-
-document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-insert]");
-  if (!button) return;
-  const field = document.querySelector("textarea[name=q]");
-  field.focus();
-  field.setRangeText(` ${button.dataset.insert}`, field.selectionStart, field.selectionEnd, "end");
 });
