@@ -144,10 +144,9 @@ class _Contents:
     def add_charts(self, frames: Frames) -> None:
         """Add the interactive figures that every page has, with a variant for each known effort or cost."""
         curves, total = score_curves(frames, self.scope), len(frames.competitors)
-        best, few = frames, ""
-        if total > charts.MOST_SERIES:
-            best = _best(frames, curves, self.baseline)
-            few = f" Drawn: {charts.MOST_SERIES} of {total:,} labels, the baseline and the best scores."
+        few = f" Drawn: {charts.MOST_SERIES} of {total:,} labels, the baseline and those with the best score."
+        best = _best(frames, curves, self.baseline) if total > charts.MOST_SERIES else frames
+        few = "" if best is frames else few
         efforts = known(curves)
         cost = cost_of(curves[curves["final"]])
         costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
