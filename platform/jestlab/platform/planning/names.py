@@ -10,7 +10,7 @@ from typing import Any
 from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.analysis.claims.claim import SPIKES, is_score
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
-from jestlab.analysis.metrics import UNKNOWN, Goal, Metric, Metrics
+from jestlab.analysis.metrics import OF_PROGRAM, UNKNOWN, Goal, Metric, Metrics
 from jestlab.analysis.units import near, some
 from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, UserError, dotted, nearest, within
@@ -52,7 +52,10 @@ def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
     patterns = dict.fromkeys(declared.declared)
     for run in plan.runs:
         program = programs.get(run.program)
-        patterns |= dict.fromkeys(program.records(program.read(run.config)))
+        recorded_by = OF_PROGRAM.get(run.program, ())
+        if program.records is not None:
+            recorded_by = program.records(program.read(run.config))
+        patterns |= dict.fromkeys(recorded_by)
     for path, name in metrics_used(spec):
         if name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns) or name in recorded():
             continue
