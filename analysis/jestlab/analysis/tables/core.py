@@ -209,6 +209,24 @@ class Table:
         line = next(line for line in self.lines if line.key == row)
         return line.cells[self.columns.index(column)]
 
+    def limited(self, most: int) -> Table:
+        """Keep at most `most` rows: those with the best score, and the rows that they are compared with.
+
+        In a table without scores, these are the first rows and the last one, which has totals.
+        """
+        if len(self.frame) <= most:
+            return self
+        rows = records(self.frame)
+        order = [*rows[-1:], *rows]
+        if rank := next((column.rank for column in self.columns if column.key == "score"), None):
+            first = {*self.baselines.values(), *(row["row"] for row in rows if row["apart"])}
+            ranks = {row["row"]: rank(row) for row in rows}
+            ranks |= {name: -math.inf for name, value in ranks.items() if math.isnan(value)}
+            order = sorted(rows, key=lambda row: (row["row"] not in first, -ranks[row["row"]]))
+        kept = [row["row"] for row in order[:most]]
+        parts = None if self.parts is None else self.parts[self.parts["row"].isin(kept)]
+        return replace(self, frame=self.frame[self.frame["row"].isin(kept)], parts=parts)
+
     # ---- cells
 
     @property

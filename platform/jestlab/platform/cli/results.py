@@ -99,10 +99,13 @@ def table_command(
     Numbers are over completed seeds. csv and json have unrounded numbers.
     """
     from jestlab.analysis.tables.explain import explain as explained
+    from jestlab.platform.planning.unreported import unreported
     from jestlab.platform.reports.make import make_table
 
     if name not in NAMES and name in known(lab.store_url):
         name, experiments = default_name(lab.store_url, name), (name, *experiments)
+    for line in (line for each in experiments for line in unreported(lab.store_url, each)):
+        say(line, err=True)
     made = make_table(lab, experiments, name, given)
     form = "json" if as_json else form or default_format(output)
     if explain is not None:

@@ -36,11 +36,7 @@ CLUSTERS = tuple(name for name in EXECUTORS if name != "local")
 """Names of the built-in executors on remote machines, whose chips are counted."""
 
 
-def _executor(name: str) -> str:
-    return extensions.check_name("executor", name, EXECUTORS)
-
-
-ExecutorName = Annotated[str, AfterValidator(_executor)]
+ExecutorName = Annotated[str, AfterValidator(lambda name: extensions.check_name("executor", name, EXECUTORS))]
 """Name of a built-in or custom executor: `package.module:Class`, `path.py:Class`, or an entry point of
 `jestlab.executors`."""
 
