@@ -118,7 +118,7 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
     order = sorted(scored, key=lambda row: -metric.sign * float(row["score_mean"]))
     said = by_score = _comparison(table, results, order, own)
     if by_score.tone == "good" and not _asks_yes_no(frames.question):
-        verdict, tone = f"✓ Best: {name[said.of]}", "good"
+        verdict, tone = f"✓ Best: {show.first_line(name[said.of], 32)}", "good"
     elif len(judged) == 1 and judged[0].seeds:
         said = _of_claim(judged[0], results)
     if not verdict:
