@@ -8,7 +8,7 @@ import pytest
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.reconcile import SLOT, is_plain_wait
 from jestlab.platform.launch.retries import RetryRules
-from jestlab.platform.launch.status import RunStatus, WaitStatus, wait_lines, wait_status
+from jestlab.platform.launch.status import RunStatus, WaitStatus, reason_lines, wait_status
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import Lease, RunState, RunSummary, Standing
 
@@ -86,5 +86,5 @@ def test_counts_waiting_runs_whose_shown_names_agree():
         )
         for letter, label in [*labels, ("5", "another label of the last")]
     ]
-    line, names, _ = wait_lines([RunStatus(summary, wait=wait) for summary in summaries])
+    line, names, _ = reason_lines([RunStatus(summary, wait=wait) for summary in summaries])
     assert line == "5 runs waiting for a slot" and names.endswith(" and 1 more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -31,7 +31,6 @@ class TablePart:
         judged: For a table of claims, the claims in the order of its rows.
         caption: The caption on the page, if it differs from that of the table.
         hidden: Keys of columns that are hidden until the reader chooses them.
-        drawn: Keys of columns whose cells have a drawing of the number with its interval and seeds.
         sign: Of good differences: 1 or −1; 0 if none is good or bad.
     """
 
@@ -41,7 +40,6 @@ class TablePart:
     judged: tuple[Judged, ...] = ()
     caption: str = ""
     hidden: frozenset[str] = frozenset()
-    drawn: Collection[str] = ()
     sign: float = 0.0
 
     @cached_property
@@ -94,7 +92,6 @@ class PageSection:
         banners: Warnings: a word, and a text.
         claims: The table of claims, shown as a list; the section of a study lists only its own claims.
         verdict: Text that counts the verdicts of a study in a union.
-        bars: Bars of machine time: see `tables.machine_time`.
         tables: Tables.
         figures: Figures.
         missing: Heading of a table or figure that could not be made → the reason.
@@ -110,7 +107,6 @@ class PageSection:
     banners: Sequence[tuple[str, str]] = ()
     claims: TablePart | None = None
     verdict: str = ""
-    bars: Sequence[Mapping[str, Any]] = ()
     tables: list[TablePart] = field(default_factory=list)
     figures: list[FigurePart] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
@@ -120,7 +116,7 @@ class PageSection:
     @property
     def is_empty(self) -> bool:
         """Whether the section has nothing to show."""
-        parts = (self.texts, self.claims, self.bars, self.tables, self.figures, self.missing, self.recipe)
+        parts = (self.texts, self.claims, self.tables, self.figures, self.missing, self.recipe)
         return not any(parts)
 
     def notes(self) -> Iterator[tuple[TablePart, list[str]]]:

@@ -25,7 +25,7 @@ from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
-from jestlab.platform.launch.notify import Notifications, notifications
+from jestlab.platform.launch.notify import Notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.planning import deciding, recording
@@ -37,6 +37,7 @@ from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
 from jestlab.platform.planning.survey import open_readonly
+from jestlab.platform.planning.unreported import unreported
 from jestlab.platform.spec.expand import replaced_values
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import runs_here
@@ -66,13 +67,12 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
         UserError: The launch is refused (then nothing was written), or a report can't be written. If only a
             later round is refused, no error is raised, and `LaunchOutcome.stopped` contains the reason.
     """
-    with notifications(lab, study.name, listener) as messages:
+    with Notifications(lab, study.name, listener) as messages:
         result = _Session(lab, study, options, listener, messages).run()
         if not result.outcome.launched:
             all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
             listener.note(all_completed if result.runs else "nothing to run: the spec defines no runs")
-        if options.reports:
-            result = _report(lab, result, listener)
+        result = _report(lab, result, options, listener)
         messages.ended(result)
     return result
 
@@ -81,7 +81,7 @@ def retry(
     lab: Lab, experiment: str, fingerprints: Collection[str], options: LaunchOptions, listener: Listener
 ) -> LaunchResult:
     """Launch the FAILED runs among `fingerprints`, and the runs that were SKIPPED because of them."""
-    with notifications(lab, experiment, listener) as messages:
+    with Notifications(lab, experiment, listener) as messages:
         with _open(lab, create=False) as store:
             refuse_untrusted(store, experiment)
             study = load_stored(experiment, store.spec(experiment))
@@ -100,8 +100,8 @@ def retry(
             result = LaunchResult(plan, runs, launch_recorded(store, runs))
         if not reruns:
             listener.note("nothing to retry: no run has failed")
-        elif options.reports:
-            result = _report(lab, result, listener)
+        else:
+            result = _report(lab, result, options, listener)
         messages.ended(result)
     return result
 
@@ -159,9 +159,13 @@ def _open(lab: Lab, create: bool = True) -> Iterator[Store]:
         store.close_whole()
 
 
-def _report(lab: Lab, result: LaunchResult, listener: Listener) -> LaunchResult:
-    """Update the reports after a launch, unless the user interrupted it."""
+def _report(lab: Lab, result: LaunchResult, options: LaunchOptions, listener: Listener) -> LaunchResult:
+    """After a launch that wasn't interrupted, note missing scores, and update the reports if requested."""
     if result.outcome.interrupted:
+        return result
+    for line in unreported(lab.store_url, result.plan.study.name):
+        listener.note(line)
+    if not options.reports:
         return result
     with _open(lab) as store:
         made = reports.bring_up_to_date(lab, store, result.plan.study, listener.note)
@@ -185,11 +189,12 @@ class _Session:
 
     def run(self) -> LaunchResult:
         """Run all rounds, and return the combined result."""
-        plan: Plan | None = self._first_round(self._full_plan)
-        assert plan is not None
-        result = self._run_round(plan, None)
+        with open_readonly(self._lab) as store:
+            if self._in_rounds and store is not None and store.members(self._study.name):
+                self._messages.skip_decided()
+        result = self._run_round(self._first_round(self._full_plan), None)
         try:
-            while (plan := self._next_round(plan, result.outcome)) is not None:
+            while (plan := self._next_round(result.plan, result.outcome)) is not None:
                 result = self._run_round(plan, result.outcome)
         except UserError as error:
             stopped = f"no further round: {error}"  # completed runs still get their reports
@@ -343,7 +348,7 @@ def _prepare(
         UserError: The executor's jobs couldn't reach the store, or a required setting is missing.
     """
     if _is_complete(runs):
-        return lambda store, runs: _completed_outcome(store, [run.fingerprint for run in runs])
+        return _completed_outcome
     from jestlab.platform.launch import controller
 
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
@@ -380,7 +385,8 @@ def _prepare(
     return launch_recorded
 
 
-def _completed_outcome(store: Store, fingerprints: Sequence[str]) -> LaunchOutcome:
+def _completed_outcome(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
+    fingerprints = [run.fingerprint for run in runs]
     return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 

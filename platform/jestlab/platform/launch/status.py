@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from jestlab.analysis import units
 from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import EXAMPLES
 from jestlab.platform.launch.liveness import any_launcher_alive, liveness_warning
 from jestlab.platform.launch.options import Intervals
@@ -86,6 +87,11 @@ class RunStatus:
     def as_data(self) -> dict[str, Any]:
         """Return the row as JSON data."""
         run, lease, wait = self.run, self.lease, self.wait
+        waits = wait and {
+            "reason": wait.reason,
+            "place": wait.estimated_start or None,
+            "unblock": wait.unblock or None,
+        }
         return {
             "run": run.name,
             "label": run.label,
@@ -93,13 +99,7 @@ class RunStatus:
             "fingerprint": run.fingerprint,
             "state": run.state,
             "reason": run.reason,
-            "waits": None
-            if wait is None
-            else {
-                "reason": wait.reason,
-                "place": wait.estimated_start or None,
-                "unblock": wait.unblock or None,
-            },
+            "waits": waits,
             "step": run.step,
             "total_steps": run.total_steps,
             "loss": self.loss,
@@ -264,13 +264,8 @@ def wait_status(
     return WaitStatus(RunState.PENDING, f"{before}{SLOT}", unblock=_FREE_SLOT)
 
 
-def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
-    """Yield the reasons why runs wait, as `reason_lines` does."""
-    return reason_lines(row for row in rows if row.wait is not None)
-
-
-def reason_lines(rows: Iterable[RunStatus], lab: Path = Path()) -> Iterator[str]:
-    """Yield the reasons of failures, and of other states of runs, such as waiting.
+def reason_lines(rows: Iterable[RunStatus], lab: Lab | None = None) -> Iterator[str]:
+    """Yield the reasons of failures, and of other states of runs, such as waiting; with `lab`, also logs.
 
     Runs of the same state are grouped if their reasons differ only in numbers and paths. Lines of a group,
     indented except for the first one: the number of runs and the reason; the runs; and details of one of them
@@ -290,7 +285,7 @@ def reason_lines(rows: Iterable[RunStatus], lab: Path = Path()) -> Iterator[str]
         yield f"and {counted(rest, 'run')} for {len(ordered) - _MAX_REASONS} other reasons"
 
 
-def _described(row: RunStatus, lab: Path) -> tuple[str, ...]:
+def _described(row: RunStatus, lab: Lab | None) -> tuple[str, ...]:
     """Return the reason of a run's state, and details."""
     run, reason = row.run, one_line(row.run.reason or "")
     if run.state == RunState.BLOCKED:
@@ -299,7 +294,13 @@ def _described(row: RunStatus, lab: Path) -> tuple[str, ...]:
         is_plain = reason.startswith(("waits for", "not launched", STARTING))
         text = reason.replace("waits for", "waiting for", 1) if is_plain else f"{run.state}: {reason}"
         return text, one_line(row.wait.estimated_start), row.wait.unblock and f"to start: {row.wait.unblock}"
-    path = lab / run.directory / LOG
-    log = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     text = f"{run.state}: {failures.headline(reason)}"
-    return (text, f"log: {log}") if run.state == RunState.FAILED else (text,)
+    return (text, f"log: {_log(lab, run.directory)}") if lab and run.state == RunState.FAILED else (text,)
+
+
+def _log(lab: Lab, directory: str) -> str:
+    """Return the path of a run's log; its address if the lab is in a bucket and the log isn't here."""
+    path = lab.root / directory / LOG
+    if lab.remote is not None and not path.exists():
+        return f"{lab.remote}/{directory}/{LOG}"
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -75,7 +75,7 @@ def compare_with_now(store: Store, fingerprint: str) -> dict[str, Any]:
     attempts = contributing(attempts_of(store, [fingerprint])[fingerprint])
     last = attempts[-1] if attempts else {"sources": None, "inputs": None}
     then, data = (json.loads(last[name] or "{}") for name in ("sources", "inputs"))
-    files = {} if last["sources"] is None else sources_of(run.program, run.config, Path.cwd()) or {}
+    files = {} if last["sources"] is None else sources_of(run.program, run.config) or {}
     now = digests_of(files)
     inputs: dict[str, Path] = {}
     for _, study in store.studies(fingerprint):

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import select, text
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -144,7 +145,7 @@ def losses(labs: Labs, request: Request) -> dict[str, Any]:
     curves = curves_of(served.store, list(runs), metric := request.query_params.get("metric", LOSS))
     lines = [
         {"run": run, "label": of.label, "name": f"{of.label}/{of.seed}", **paint(status.colors[of.label])}
-        | dict(zip("xy", curves[run], strict=True))
+        | curves[run]
         for run, of in runs.items()
     ]
     return {"left": len(unique) - len(runs), "charts": {metric: lines}}
@@ -215,7 +216,7 @@ def _requested_groups(status: Status, query: QueryParams) -> Mapping[str, list[R
 
 # ---- curves
 
-_WIDEST, _NARROWEST = 400, 20  # columns of pixels for each curve
+_WIDEST, _NARROWEST = 800, 20  # columns of pixels for each curve
 _COLUMNS = 4_000  # for all curves of a plot, which browsers redraw often
 
 _QUERY = text(
@@ -224,8 +225,12 @@ _QUERY = text(
     "(SELECT id FROM metric_name WHERE name = :metric) ORDER BY metric.step"
 )
 
-Curve = tuple[list[int], list[float | None]]
-"""Steps and values; None for a value that isn't finite, where the line breaks."""
+Curve = dict[str, list[Any]]
+"""Steps `x` and values `y`; None for a value that isn't finite, where the line breaks.
+
+A thinned curve also has the `mean` of all values around each point, for smoothing: the points themselves
+include all extremes.
+"""
 
 
 def curves_of(
@@ -241,7 +246,24 @@ def curves_of(
         for run in fingerprints:
             rows = connection.execute(_QUERY, {"run": run, "metric": metric}).cursor
             points = np.array(rows.fetchall() if rows is not None else [], np.float64).reshape(-1, 2)
-            points = points[thinned(points[:, 0], points[:, 1], width)]
-            values = [value if math.isfinite(value) else None for value in points[:, 1].tolist()]
-            curves[run] = points[:, 0].astype(np.int64).tolist(), values
+            kept = thinned(points[:, 0], points[:, 1], width)
+            curves[run] = {"x": points[kept, 0].astype(np.int64).tolist(), "y": finite(points[kept, 1])}
+            if len(kept) < len(points):
+                curves[run]["mean"] = finite(_local_means(points, width)[kept])
     return curves
+
+
+def finite(values: NDArray[np.float64]) -> list[float | None]:
+    """Return values for JSON; None for those that aren't finite."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _local_means(points: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """Average the finite values of steps and values [n, 2] in each column of pixels; NaN without any. [n]"""
+    ends = np.linspace(points[0, 0], points[-1, 0], width + 1)[1:-1]
+    columns = np.searchsorted(ends, points[:, 0], side="right")
+    finite = np.isfinite(points[:, 1])
+    counts = np.bincount(columns[finite], minlength=width)
+    sums = np.bincount(columns[finite], points[finite, 1], width)
+    with np.errstate(invalid="ignore"):
+        return (sums / counts)[columns]

@@ -17,7 +17,7 @@ from jestlab.analysis.frames import Frames
 from jestlab.analysis.intervals import direction
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.tables import finals, show
-from jestlab.platform.launch.status import RunStatus, wait_lines
+from jestlab.platform.launch.status import RunStatus, reason_lines
 from jestlab.platform.programs.failures import headline, kind_of
 from jestlab.platform.serve.rendering import GLYPHS, duration, number
 from jestlab.platform.store.records import RunSummary
@@ -50,7 +50,7 @@ class Status:
     def of(cls, rows: Sequence[RunStatus], colors: Mapping[str, LabelColor]) -> Status:
         """Group and count runs."""
         unique = [row for row in rows if not row.is_repeat]
-        waits = " · ".join(line.strip() for line in wait_lines(rows))
+        waits = " · ".join(line.strip() for line in reason_lines(row for row in rows if row.wait))
         return cls(rows, colors, by_label(rows), by_state(unique), _cost_text(unique), waits)
 
 

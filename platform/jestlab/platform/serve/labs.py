@@ -138,13 +138,17 @@ class Labs:
 
     def with_experiment(self, experiment: str, lab: str | None = None) -> Served:
         """Find the first lab that has an experiment."""
-        known: list[str] = []
+        return self.all_with_experiment(experiment, lab)[0]
+
+    def all_with_experiment(self, experiment: str, lab: str | None = None) -> list[Served]:
+        """Find all labs that have an experiment."""
+        known: dict[str, list[Served]] = {}
         for served in self.among(lab):
-            with served.store.reading() as connection:
-                known += (names := [*connection.scalars(select(ExperimentRow.name))])
-            if experiment in names:
-                return served
-        raise Missing(f"no experiment {experiment!r}: {nearest(experiment, known)}")
+            for (name,) in served.store.rows(select(ExperimentRow.name)):
+                known.setdefault(name, []).append(served)
+        if experiment not in known:
+            raise Missing(f"no experiment {experiment!r}: {nearest(experiment, known)}")
+        return known[experiment]
 
     def with_run(self, beginning: str, lab: str | None = None) -> tuple[Served, str]:
         """Find the first lab that has a run whose fingerprint starts so; return lab and fingerprint."""

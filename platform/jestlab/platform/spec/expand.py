@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from jestlab.analysis.names import compose, short_names
 from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, placed, shown, within
 from jestlab.platform.spec.axes import AxisStep, Point, axis_path, count, span
-from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
+from jestlab.platform.spec.fields import NAMES_A_RUN, marked, merge, unknown_keys, validated
 from jestlab.platform.spec.program import Config
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import MATCH, STUDIES, Tree, depth_of, has, lookup, nested
@@ -149,8 +149,7 @@ def _variants(study: StudySpec) -> list[Variant]:
 def _variants_of(study: StudySpec, name: str) -> list[Variant]:
     """List a run at each of its points, with validated configs."""
     run, program = study.runs[name], study.program_of(name)
-    fields = None if program.schema is None else fields_of(program.schema)
-    names = () if program.schema is None else marked(program.schema, NAMES_A_RUN)
+    fields, names = program.fields, marked(program.schema, NAMES_A_RUN)
     base = program.inherited(study.base, study.program_of())
     beneath = merge(base, run.overrides, fields, ("runs", name))
     needs = [RunReference(role, needed, ("runs", name, "needs")) for role, needed in run.needs.items()]
@@ -234,9 +233,9 @@ def _shared_errors(study: StudySpec) -> Iterator[SpecError]:
             yield from unknown_run(name, study.runs, ("axes", str(index), "runs"))
         if SEED in axis.keys:
             yield SpecError(("axes", str(index), *axis.place(SEED, 0)), "replicates are set by `seeds`")
-    schema = study.program_of().schema
-    if schema is not None and all(run.program not in (None, study.program) for run in study.runs.values()):
-        yield from unknown_keys(study.base, fields_of(schema), ("base",))
+    fields = study.program_of().fields
+    if fields is not None and all(run.program not in (None, study.program) for run in study.runs.values()):
+        yield from unknown_keys(study.base, fields, ("base",))
 
 
 def _run_errors(study: StudySpec, name: str) -> Iterator[SpecError]:
