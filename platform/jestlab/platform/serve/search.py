@@ -19,7 +19,7 @@ from jestlab.analysis.tables.formats import OnPage
 from jestlab.analysis.tables.paper import paper_table
 from jestlab.platform.errors import StoreUnreachable, UserError, one_line_errors
 from jestlab.platform.serve.labs import Labs
-from jestlab.platform.serve.rendering import render
+from jestlab.platform.serve.rendering import duration, render
 from jestlab.platform.store.annotations import saved_queries
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import run_key
@@ -125,7 +125,7 @@ def sql(labs: Labs, request: Request) -> Any:
             problem = str(error).removeprefix("query: ")
         seconds = time.monotonic() - start
     return render(
-        "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, seconds=seconds,
+        "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, took=duration(seconds),
         views=VIEWS, labs=labs, served=served, saved=saved_queries(served.store), writes=labs.writes,
         examples=EXAMPLES,
     )  # fmt: skip
