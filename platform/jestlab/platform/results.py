@@ -16,7 +16,6 @@ from jestlab.analysis.costs import Scope
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, Options, TableOptions, flat_fields
-from jestlab.platform.words import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -294,7 +293,11 @@ class ExperimentResults:
         Raises:
             Error: The view or a column is unknown, or the condition is invalid.
         """
-        return read_frame(self._lab, view, where, self.experiment, columns, order_by, limit)
+        from jestlab.analysis import query
+
+        selection = {"where": where, "columns": columns, "order_by": order_by, "limit": limit}
+        with one_line_errors():
+            return query.frame(self._lab.store_url, view=view, experiment=self.experiment, **selection)
 
     def claims(self) -> Table:
         """Return the study's claims with their verdicts, as `table("claims")`."""
@@ -322,24 +325,3 @@ class ExperimentResults:
 
     def __repr__(self) -> str:
         return f"ExperimentResults({self.experiment!r})"
-
-
-def read_frame(
-    lab: Lab,
-    view: str,
-    where: str | None,
-    experiment: str | None,
-    columns: str | Sequence[str] | None,
-    order_by: str | Sequence[str],
-    limit: int | None,
-) -> pd.DataFrame:
-    """Read rows of one experiment, or of all if None, as `ExperimentResults.frame` does."""
-    from jestlab.analysis import query
-
-    names = listed(columns) if isinstance(columns, str) else columns
-    order = listed(order_by) if isinstance(order_by, str) else order_by
-    with one_line_errors():
-        return query.frame(
-            lab.store_url, view=view, where=where, columns=names, order_by=order, limit=limit,
-            experiment=experiment,
-        )  # fmt: skip

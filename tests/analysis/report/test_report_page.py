@@ -264,7 +264,7 @@ name => {
   const texts = [...plot.querySelectorAll('text:not([class])')];
   const along = (side, anchor) => texts.filter(text => text.getAttribute('text-anchor') === anchor)
     .map(text => [Number(text.getAttribute(side)) - (side === 'y' ? 4 : 0), number(text)]);
-  const marks = [...plot.querySelectorAll('.marks')].filter(group => group.dataset.label).map(group =>
+  const marks = [...plot.querySelectorAll('.marks')].filter(group => !group.matches('.seeds')).map(group =>
     [group.dataset.label, [...group.children].map(mark => {
       const { e, f } = mark.transform.baseVal[0].matrix;
       return [e, f];

@@ -181,7 +181,7 @@ def test_headers_are_in_lower_case(call, monkeypatch):
         return lines(made, limit)
 
     monkeypatch.setattr(TextTable, "lines", recorded)
-    others = ["costs quickstart --goodput", "keys optimizer", "table specialists", "show-batch toy/uniform"]
+    others = ["costs quickstart", "keys optimizer", "table specialists", "show-batch toy/uniform"]
     for command in [*COMMANDS.strip().replace("\n", "; ").split("; "), *others]:
         call(command, terminal=True)
     assert {"run", "study", "default", "method", "examples", "completed", "config"} <= headers

@@ -169,6 +169,14 @@ def test_labels_are_compared_by_means_paired_by_seed(lab, runs, client):
     assert answer.status == 400 and "did you mean 'toy/uniform'?" in answer.text
 
 
+def test_a_run_is_compared_with_the_baseline_of_its_study(lab, runs, client):
+    asks = client(lab)
+    page = asks.get(f"/run/{runs['joint/0']}").text
+    [link] = re.findall(r'href="(/compare[^"]*)">Compare with the baseline, uniform<', page)
+    assert [row[0] for row in scores_of(asks.get(html.unescape(link)).text)] == ["toy/uniform", "toy/joint"]
+    assert "Compare with the baseline" not in asks.get(f"/run/{runs['uniform/0']}").text
+
+
 def test_one_seed_has_no_interval(lab, runs, client):
     asks = client(lab)
     page = asks.get("/compare?run=toy/uniform/0&run=toy/joint/0").text

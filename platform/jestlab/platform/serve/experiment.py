@@ -289,13 +289,14 @@ def curves_of(
             rows = connection.execute(_QUERY, {"run": run, "metric": metric}).cursor
             points = np.array(rows.fetchall() if rows is not None else [], np.float64).reshape(-1, 2)
             kept = thinned(points[:, 0], points[:, 1], width)
-            curves[run] = {"x": points[kept, 0].astype(np.int64).tolist(), "y": _finite(points[kept, 1])}
+            curves[run] = {"x": points[kept, 0].astype(np.int64).tolist(), "y": finite(points[kept, 1])}
             if len(kept) < len(points):
-                curves[run]["mean"] = _finite(_local_means(points, width)[kept])
+                curves[run]["mean"] = finite(_local_means(points, width)[kept])
     return curves
 
 
-def _finite(values: NDArray[np.float64]) -> list[float | None]:
+def finite(values: NDArray[np.float64]) -> list[float | None]:
+    """Return values for JSON; None for those that aren't finite."""
     return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
