@@ -63,8 +63,9 @@ class LaunchPlan:
     def __str__(self) -> str:
         """Return what `jestlab plan` prints."""
         from jestlab.platform.planning import show
+        from jestlab.platform.render import render
 
-        return show.text(self._survey)
+        return render(show.blocks(self._survey))
 
     __repr__ = __str__
 
