@@ -260,11 +260,12 @@ def test_long_curves_are_thinned_and_have_means_for_smoothing(lab, client):
         plans.record(store, plans.plan(RUN))
         attempt = plans.begun(store, RUN, lab.root / RUN.directory)
         for step in range(1, 8_001):
-            attempt.log(step, {"loss": 11.0 if step % 10 == 0 else 1.0})
+            attempt.log(step, {"loss": 11.0 if step % 10 == 0 else 1.0, "seconds": 60.0 * step})
         attempt.complete()
     [loss] = json.loads(client(lab).get(f"/run/{RUN.fingerprint}/curves").body)["charts"]["loss"]
     assert len(loss["x"]["steps"]) == len(loss["y"]) == len(loss["mean"]) < 8_000
     assert max(loss["y"]) == 11.0
+    assert loss["x"]["time (days)"][-1] == approx(8_000 / 60 / 24)
     assert sum(loss["y"]) / len(loss["y"]) > 3 and loss["mean"] == approx([2.0] * len(loss["y"]), abs=0.2)
 
 

@@ -149,8 +149,7 @@ def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: L
     completed there. Runs whose estimated memory exceeds the device's are listed.
     """
     preview = survey(lab, study, why=why)
-    data = plan_data(preview.plan, preview.reasons) | {"remarks": list(preview.remarks)}
-    show(as_json, data, [*plan_blocks(preview, every), *preview.remarks])
+    show(as_json, plan_data(preview), plan_blocks(preview, every))
 
 
 # ---- register

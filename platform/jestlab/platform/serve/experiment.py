@@ -233,37 +233,26 @@ include all extremes.
 """
 
 
-def curves_of(
-    store: Store, fingerprints: Sequence[str], metric: str, width: int | None = None
-) -> dict[str, Curve]:
-    """Read the curve of a metric of each run, thinned for a plot.
+def curves_of(store: Store, fingerprints: Sequence[str], metric: str) -> dict[str, Curve]:
+    """Read the curve of a metric of each run, thinned for a plot, the more the more curves it has."""
+    import pandas as pd
 
-    `width` is the width of the plot in pixels; None for a width that suits the number of curves.
-    """
-    width = width or max(_NARROWEST, min(_WIDEST, _COLUMNS // max(1, len(fingerprints))))
+    width = max(_NARROWEST, min(_WIDEST, _COLUMNS // max(1, len(fingerprints))))
     curves = {}
     with store.reading() as connection:
         for run in fingerprints:
             rows = connection.execute(_QUERY, {"run": run, "metric": metric}).cursor
             points = np.array(rows.fetchall() if rows is not None else [], np.float64).reshape(-1, 2)
-            kept = thinned(points[:, 0], points[:, 1], width)
-            curves[run] = {"x": points[kept, 0].astype(np.int64).tolist(), "y": finite(points[kept, 1])}
+            x, y = points[:, 0], points[:, 1]
+            kept = thinned(x, y, width)
+            curves[run] = {"x": x[kept].astype(np.int64).tolist(), "y": finite(y[kept])}
             if len(kept) < len(points):
-                curves[run]["mean"] = finite(_local_means(points, width)[kept])
+                columns = np.minimum((x - x[0]) * width // (x[-1] - x[0]), width - 1)
+                means = pd.Series(y).groupby(columns).transform("mean")
+                curves[run]["mean"] = finite(means.to_numpy()[kept])
     return curves
 
 
 def finite(values: NDArray[np.float64]) -> list[float | None]:
     """Return values for JSON; None for those that aren't finite."""
     return [value if math.isfinite(value) else None for value in values.tolist()]
-
-
-def _local_means(points: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """Average the finite values of steps and values [n, 2] in each column of pixels; NaN without any. [n]"""
-    ends = np.linspace(points[0, 0], points[-1, 0], width + 1)[1:-1]
-    columns = np.searchsorted(ends, points[:, 0], side="right")
-    finite = np.isfinite(points[:, 1])
-    counts = np.bincount(columns[finite], minlength=width)
-    sums = np.bincount(columns[finite], points[finite, 1], width)
-    with np.errstate(invalid="ignore"):
-        return (sums / counts)[columns]
