@@ -162,7 +162,7 @@ def test_looking_at_an_imported_study_executes_none_of_its_code(copy, evil):
         assert str(error.value).startswith(REFUSED) and "\n" not in str(error.value), command
     for command in ("table toy", "status toy", "logs toy a", "gc", "cancel toy"):
         CliRunner().invoke(cli, [*command.split(), *map(str, at)])
-    assert [run.program for run in executed(Store.open(copy.store_url), "toy")] == [
+    assert [program for _, program, _ in executed(Store.open(copy.store_url), "toy")] == [
         "toy_programs:loop", "planted.inner.module:call",
     ]  # fmt: skip
     assert programs.get("planted.inner.module:call").entry_point == "planted.inner.module:call"

@@ -162,7 +162,9 @@ class VertexHarness(Remote[FakeGoogle]):
             root="/gcs/our-bucket/lab",
         )
         resources = Resources(tpu="v5e-4x4", image=IMAGE)
-        return VertexExecutor(settings, resources, answer_seconds=answer_seconds)
+        made = VertexExecutor(settings, resources)
+        made.answer_seconds = answer_seconds
+        return made
 
     def count(self) -> int:
         return sum(

@@ -25,6 +25,8 @@ from ..errors import NotYet, RequestError
 from ..figures import Plot, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
+from ..goodput import by_run, total
+from ..goodput import summary as summed_up
 from ..intervals import INTERVAL
 from ..provenance.history import History, load, recipe
 from ..provenance.warnings import Origins
@@ -33,10 +35,10 @@ from ..sheet import Sheet
 from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
-from ..units import duration, flops
+from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
 from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
-from .tables import cost_table, failure_table, machine_time, number_of
+from .tables import cost_table, failure_table, number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -261,15 +263,16 @@ def _study(body: _Contents, claims: TablePart | None) -> ReportPage:
 
 
 def _spent(history: History) -> Iterator[PageSection]:
-    """Yield the sections about costs, machine time, and failures."""
+    """Yield the sections about costs and failures."""
     table, failures = cost_table(history), failure_table(history)
     texts = ["No run has a planned price or has taken any time yet."] * (table is None)
     texts += ["No attempt has failed."] * (failures is None)
+    goodput = total(by_run(history.times).values())
+    if goodput.ratio is not None:
+        command = f"`jestlab status {shlex.quote(history.experiment)} --json`"
+        texts.append(f"G{sentence(summed_up(goodput))[1:]} By run: {command}.")
     tables = _of_runs("costs", table) if table else []
     yield PageSection("costs", "Costs", texts, tables=tables, is_folded=True)
-    if time := machine_time(history):
-        tables = _of_runs("goodput", time[0])
-        yield PageSection("goodput", "Machine time", [time[1]], tables=tables, is_folded=True)
     if failures is not None:
         yield PageSection("failures", "Failures", tables=[TablePart("failures", "Failures", failures)])
 

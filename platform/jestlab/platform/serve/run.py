@@ -18,7 +18,7 @@ from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.programs.failures import headline, kind_of
 from jestlab.platform.serve.compare import side_by_side
-from jestlab.platform.serve.groups import cells
+from jestlab.platform.serve.groups import Status, cells
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, as_texts, duration, parse_whole, render, when
 from jestlab.platform.serve.shown import ShownRun, charts
@@ -43,13 +43,14 @@ def page(labs: Labs, request: Request) -> Any:
     is_of_run = AttemptRow.run_id == run_key(fingerprint)
     attempts = store.rows(select(AttemptRow.__table__).where(is_of_run).order_by(AttemptRow.number))
     last = attempts[-1] if attempts else None
-    status = served.status(run.places[0].experiment) if run.places else []
+    status = served.status(run.places[0].experiment) if run.places else Status()
+    baseline = next((label for label, color in status.colors.items() if color == BASELINE), None)
     subject = Subject(fingerprint=fingerprint)
     return render(
         "run.html.j2",
         run=run,
         lab=served.name if len(labs) > 1 else None,
-        row=next((cells([row]) for row in status if row.run.fingerprint == fingerprint), None),
+        row=next((cells([row]) for row in status.rows if row.run.fingerprint == fingerprint), None),
         scores=[
             (heading(name, metric), "not a number" if row.value is None else metric.text(row.value), row.step)
             for name, row in run.last.items()
@@ -61,7 +62,7 @@ def page(labs: Labs, request: Request) -> Any:
             "Environment": json.loads((last and last.environment) or "{}"),
         },
         config=sorted(as_texts(run.record.config).items()),
-        baseline=_baseline(run),
+        baseline=baseline,
         changed=_changed(run.record),
         pictures=_recorded_steps(served, run.record),
         notes=notes(store, subject),
@@ -80,10 +81,11 @@ def _folded(attempts: Iterable[Any]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for attempt in attempts:
         start, end = attempt.started_at, attempt.ended_at
+        custom = _code(attempt.code_commit, attempt.code_patch)
         row = {
             "state": attempt.state,
             "where": ", ".join(filter(None, (attempt.executor, attempt.host, attempt.device))),
-            "code": _code(attempt),
+            "code": _code(attempt.git_commit, attempt.git_patch) + (f"; custom {custom}" if custom else ""),
             "error": headline(attempt.reason or ""),
             "detail": attempt.reason or "",
             "number": attempt.number,
@@ -99,16 +101,9 @@ def _folded(attempts: Iterable[Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _code(attempt: Any) -> str:
-    """Describe the versions of jestlab and of custom code."""
-    own, custom = (
-        (commit or "")[:10] + (" and changes" if patch else "")
-        for commit, patch in (
-            (attempt.git_commit, attempt.git_patch),
-            (attempt.code_commit, attempt.code_patch),
-        )
-    )
-    return f"{own}; custom {custom}" if custom else own
+def _code(commit: str | None, patch: str | None) -> str:
+    """Describe a version of code."""
+    return f"{commit[:10]}{' and changes' if patch else ''}" if commit else ""
 
 
 def _changed(record: RunRecord) -> list[list[str]]:
@@ -122,25 +117,6 @@ def _changed(record: RunRecord) -> list[list[str]]:
     values = as_texts(config.model_dump(mode="json", exclude_defaults=True))
     defaults = as_texts(type(config).model_construct().model_dump(mode="json", warnings=False))
     return side_by_side([{key: defaults.get(key, "") for key in values}, values])
-
-
-def _baseline(run: ShownRun) -> dict[str, Any] | None:
-    """Compare a run's config with the baseline's, if possible of the same seed; None without a baseline."""
-    if not run.places:
-        return None
-    experiment, label, seed = run.places[0]
-    colors = run.served.colors(experiment)
-    rows = [row for row in run.served.store.runs(experiment) if colors[row.label] == BASELINE]
-    if not rows or colors[label] == BASELINE:
-        return None
-    other = next((row for row in rows if row.seed == seed), rows[0])
-    records = run.served.store.run(other.fingerprint), run.record
-    config = side_by_side([as_texts(each.config | {"program": each.program}) for each in records])
-    return {
-        "title": f"{other.label}/{other.seed}",
-        "fingerprint": other.fingerprint,
-        "differences": [row for row in config if row[1] != row[2]],
-    }
 
 
 def _recorded_steps(served: Served, record: RunRecord) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from jestlab.analysis import units
 from jestlab.analysis.metrics import MOST_SHARE, Metrics
 from jestlab.analysis.tables.show import heading
 from jestlab.platform.launch.status import LOSS
-from jestlab.platform.serve.experiment import curves_of
+from jestlab.platform.serve.experiment import curves_of, finite
 from jestlab.platform.serve.labs import Served
 from jestlab.platform.store.records import RunRecord
 from jestlab.platform.store.tables import EvaluationRow, MetricNameRow, MetricRow, run_key
@@ -141,12 +142,8 @@ def charts(lines: Sequence[tuple[ShownRun, Mapping[str, Any]]], names: Sequence[
             x: dict[str, list[Any]] = {"steps": curve["x"]}
             for axis, of_runs in clocks.items():
                 scale, title = axes[axis]
-                x[title] = _at(of_runs[i], curve["x"], scale)
+                clock = of_runs[i]
+                values = np.interp(curve["x"], [*clock], [*clock.values()], right=math.nan)
+                x[title] = finite(values / scale)
             shown[name].append({**line, **curve, "x": x})
     return {"titles": titles, "charts": shown, "left": 0}
-
-
-def _at(clock: Mapping[int, float], steps: Sequence[int], scale: float) -> list[float | None]:
-    """Interpolate examples or seconds at steps, in units of `scale`; None after the last record."""
-    values = np.interp(steps, [*clock], [*clock.values()]) / scale
-    return [None if step > max(clock) else float(value) for step, value in zip(steps, values, strict=True)]

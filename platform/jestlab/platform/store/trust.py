@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.errors import UserError
-from jestlab.platform.store.records import ADOPTED, RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
-from jestlab.platform.store.store import Store, of_experiment, of_runs
+from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import ExperimentRow, MemberRow, RunRow
 from jestlab.platform.whoami import user_name
 
@@ -132,22 +132,15 @@ def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) 
     """
     columns = (ExperimentRow.owner, ExperimentRow.host, ExperimentRow.origin)
     for name, fingerprints in studies.items():
-        members = select(MemberRow.run_id).where(MemberRow.experiment == name)
-        own = (
-            select(func.count()).select_from(RunRow).where(RunRow.id.in_(members), RunRow.program != ADOPTED)
-        )
-        with store.reading() as connection:
-            row = connection.execute(select(*columns).where(ExperimentRow.name == name)).one_or_none()
-            total = connection.scalar(own)
-            done = connection.scalar(own.where(RunRow.state == RunState.COMPLETED))
-            shared = connection.scalar(own.where(of_runs(fingerprints)))
-        if row is not None and row.owner not in (None, user_name()) and row.origin is None:
-            host = "" if row.host is None else f", launched on {row.host}"
+        for owner, host, origin in store.rows(select(*columns).where(ExperimentRow.name == name)):
+            if owner not in (None, user_name()) and origin is None:
+                place = "" if host is None else f", launched on {host}"
+                raise UserError(
+                    f"{name} is an experiment of {owner}{place}: choose another name, or --replace it"
+                )
+        states = store.states(store.members(name))
+        if RunState.COMPLETED in states.values() and states.keys().isdisjoint(fingerprints):
             raise UserError(
-                f"{name} is an experiment of {row.owner}{host}: choose another name, or --replace it"
-            )
-        if done and not shared:
-            raise UserError(
-                f"there is an experiment {name} already with {total} other runs: --replace it, or choose "
-                "another name to keep both"
+                f"there is an experiment {name} already with {len(states)} other runs: --replace it, or "
+                "choose another name to keep both"
             )

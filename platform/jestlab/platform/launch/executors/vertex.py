@@ -184,7 +184,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
                 credentials, _ = google.auth.default(scopes=[_SCOPE])
                 session = self._clients["session"] = AuthorizedSession(credentials)
                 session.mount("https://", HTTPAdapter(pool_maxsize=MAX_CONCURRENT))
-        answer = session.request(method, url, timeout=self._answer_seconds, **options)
+        answer = session.request(method, url, timeout=self.answer_seconds, **options)
         if answer.status_code == accept:
             return {}
         if not answer.ok:
