@@ -22,7 +22,7 @@ def run_verb(capsys, *arguments):
 def test_each_table_and_figure_with_its_provenance(study, page):
     beside = page.parent / "report"
     names = {path.name for path in beside.iterdir()}
-    for table in ("summary", "speedups", "costs", "goodput", "failures", "claims"):
+    for table in ("summary", "speedups", "costs", "failures", "claims"):
         assert {f"{table}.tex", f"{table}.csv", f"{table}.provenance.json"} <= names
     for figure in ("curves", "curves_flops", "pareto"):
         assert {f"{figure}.png", f"{figure}.pdf", f"{figure}.provenance.json"} <= names

@@ -118,7 +118,7 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
     order = sorted(scored, key=lambda row: -metric.sign * float(row["score_mean"]))
     said = by_score = _comparison(table, results, order, own)
     if by_score.tone == "good" and not _asks_yes_no(frames.question):
-        verdict, tone = f"✓ Best: {name[said.of]}", "good"
+        verdict, tone = f"✓ Best: {show.first_line(name[said.of], 32)}", "good"
     elif len(judged) == 1 and judged[0].seeds:
         said = _of_claim(judged[0], results)
     if not verdict:
@@ -199,7 +199,7 @@ def _comparison(table: Table, results: Finals, order: Sequence[Record], own: Rec
     ]
     verdict = "… Not decided yet" if math.isnan(best["delta_low"]) else "≈ No clear winner"
     subject = f"No run is clearly better: the best, {name[label]}," if len(rivals) > 1 else name[label]
-    text = f"{subject} scores {_away(_delta(best), metric, baseline)}."
+    text = f"{subject} scores {_away(_gap(best), metric, baseline)}."
     if better:
         beat = f"{_list(better)} {'beats' if len(better) == 1 else 'beat'} {baseline}"
         text = f"{beat}, but the best is not clearly ahead of the runner-up."
@@ -230,7 +230,7 @@ def _of_claim(judged: Judged, results: Finals) -> _Said:
 
 def _tiles(row: Record, own: Record, results: Finals) -> Iterator[Tile]:
     """Describe a run by its score, its effort to reach the baseline's score, and its total cost."""
-    frames, metric, gap = results.frames, results.metric, _delta(row)
+    frames, metric, gap = results.frames, results.metric, _gap(row)
     if gap.seeds == 0:
         return
     scores = " against ".join(metric.texts([row["score_mean"], own["score_mean"]]))
@@ -313,14 +313,14 @@ def _factor(row: Mapping[Any, Any], effort: Effort) -> tuple[str, Tone]:
 # ---- words
 
 
-def _delta(row: Record) -> Gap:
-    """Return the difference of a row to the baseline."""
-    return Gap(*(row[f"delta_{part}"] for part in ("mean", "low", "high", "seeds")))
+def _gap(row: Record, name: str = "delta") -> Gap:
+    """Return the difference of a row to the baseline, or its score, with its interval."""
+    return Gap(*(row[f"{name}_{part}"] for part in ("mean", "low", "high", "seeds")))
 
 
 def _score(row: Record, metric: Metric) -> str:
     """Write a score with its unit and interval, as in "26.7% (95% CI 16.3 to 37.0, n = 3)"."""
-    score = Gap(*(row[f"score_{part}"] for part in ("mean", "low", "high", "seeds")))
+    score = _gap(row, "score")
     space = " " if metric.suffix and not metric.in_percent else ""
     text = f"{metric.text(score.mean)}{space}{metric.suffix}"
     return text if math.isnan(score.low) else f"{text} ({_evidence(score, metric)})"

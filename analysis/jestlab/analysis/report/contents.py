@@ -25,6 +25,8 @@ from ..errors import NotYet, RequestError
 from ..figures import Plot, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
+from ..goodput import by_run, total
+from ..goodput import summary as summed_up
 from ..intervals import INTERVAL
 from ..provenance.history import History, load, recipe
 from ..provenance.warnings import Origins
@@ -32,11 +34,11 @@ from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
-from ..tables.claims import claims_table
-from ..units import duration, flops
+from ..tables.claims import MARKS, claims_table
+from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
 from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
-from .tables import cost_table, failure_table, machine_time, number_of
+from .tables import cost_table, failure_table, number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,15 +264,16 @@ def _study(body: _Contents, claims: TablePart | None) -> ReportPage:
 
 
 def _spent(history: History) -> Iterator[PageSection]:
-    """Yield the sections about costs, machine time, and failures."""
+    """Yield the sections about costs and failures."""
     table, failures = cost_table(history), failure_table(history)
     texts = ["No run has a planned price or has taken any time yet."] * (table is None)
     texts += ["No attempt has failed."] * (failures is None)
+    goodput = total(by_run(history.times).values())
+    if goodput.ratio is not None:
+        command = f"`jestlab costs {shlex.quote(history.experiment)} --goodput`"
+        texts.append(f"G{sentence(summed_up(goodput))[1:]} By run: {command}.")
     tables = _of_runs("costs", table) if table else []
     yield PageSection("costs", "Costs", texts, tables=tables, is_folded=True)
-    if time := machine_time(history):
-        tables = _of_runs("goodput", time[0])
-        yield PageSection("goodput", "Machine time", [time[1]], tables=tables, is_folded=True)
     if failures is not None:
         yield PageSection("failures", "Failures", tables=[TablePart("failures", "Failures", failures)])
 
@@ -344,7 +347,7 @@ def _part(
     claims: TablePart | None,
     makers: Mapping[str, Any],
 ) -> PageSection:
-    """Return the section of a study in a union, with its claims and everything that its spec asks for."""
+    """Return the section of a study in a union, with everything that its spec asks for."""
     judged = [replace(each, scale="") for each in claims.judged if each.experiment == name] if claims else []
     history, study = store.once(load, name), store.once(studies).get(name)
     section = PageSection(
@@ -352,8 +355,8 @@ def _part(
         str(as_launched.get("question") or name),
         study=name,
         source=str(as_launched.get("paper") or ""),
-        claims=claims if judged else None,
-        verdict=count_verdicts(judged) if judged else "",
+        texts=[count_verdicts(judged)] if judged else [],
+        verdicts=[verdict for verdict in MARKS for each in judged if each.verdict == verdict],
     )
     if history is None or study is None or history.runs.empty:
         banner = ("Unfinished", f"Not launched yet: run `jestlab launch {shlex.quote(name)}`")

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..claims.evidence import Verdict
 from ..colors import LabelColor
-from ..figures.charts import SHOWN_AT_FIRST
 from ..intervals import direction
 from ..tables.claims import MARKS
 from ..tables.core import Record, plain, records
 from ..tables.explain import page_data
 from ..tables.formats import OnPage, prose
 from ..units import sentence
-from .page import FigurePart, ReportPage, TablePart
+from .page import FigurePart, ReportPage, TablePart, progress
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -84,37 +83,37 @@ def document(
     files = {name: content for name, content in embedded.items() if not name.endswith(".png")}
     files[PROVENANCE] = provenance(page)
     parts = {name: Markup(text) for name, text in (scripts | {"style": style()}).items()}
-    return _render(
-        page,
-        files,
-        log,
-        image=lambda part: _image(image(part), small=bool(part.variants)),
-        document=parts | {"policy": policy},
-    )
+    return fragment(
+        page, lambda part: _image(image(part), small=bool(part.variants)), log,
+        embedded=files, document=parts | {"policy": policy},
+    )  # fmt: skip
 
 
 def fragment(
-    page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], log: LogLink, place: str
+    page: ReportPage,
+    image: Callable[[FigurePart], Mapping[str, Any]],
+    log: LogLink,
+    place: str = "",
+    embedded: Mapping[str, bytes] | None = None,
+    document: Mapping[str, str] | None = None,
 ) -> str:
-    """Render a page as a part of another page, without its scripts.
+    """Render a page as a part of another page, without its scripts, or as a document.
 
     Args:
         page: The contents.
         image: Returns the `src` and the `width` of a figure.
         log: Links to logs.
-        place: Address of its files, with FILE instead of a name.
+        place: Address of its files, with FILE instead of a name; empty if they are embedded.
+        embedded: Name → content of the embedded files, besides tables in Markdown.
+        document: Scripts, style, and policy of a document.
     """
-    return _render(page, {}, log, place, image=image, document=None)
-
-
-def _render(
-    page: ReportPage, embedded: Mapping[str, bytes], log: LogLink, place: str | None = None, **values: Any
-) -> str:
-    """Fill in the template, including the data that scripts read."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    files = {**embedded, **{f"{part.name}.md": part.shown.markdown().encode() for part in page.tables}}
+    files = {
+        **(embedded or {}),
+        **{f"{part.name}.md": part.shown.markdown().encode() for part in page.tables},
+    }
     data = {
         "figures": {part.name: {"variants": part.variants} for part in page.figures if part.variants},
         "files": {name: _base64(gzip.compress(content, mtime=0)) for name, content in files.items()},
@@ -131,9 +130,12 @@ def _render(
         "quote": shlex.quote,
         "on_page": lambda part: _on_page(part, page.colors, log),
     }
-    environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
+    environment.globals |= {"marks": MARKS, "classes": _CLASSES, "between": BETWEEN}
     template = environment.get_template("page.html.j2")
-    return template.render(page=page, data=Markup(_json(data)), between=BETWEEN, **values) + "\n"
+    text = template.render(
+        page=page, image=image, document=document, data=Markup(_json(data)), unfinished=progress(page.history)
+    )
+    return f"{text}\n"
 
 
 def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) -> OnPage:

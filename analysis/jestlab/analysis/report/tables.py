@@ -1,14 +1,13 @@
-"""Tables that only reports have: planned and actual costs, machine time, and failures."""
+"""Tables that only reports have: planned and actual costs, and failures."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..goodput import CAUSES, Goodput, by_run, percent, total
 from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
 
@@ -21,21 +20,6 @@ _ALL = "all runs"
 def _number(key: str, header: str, formula: str, write: Callable[[Any], str]) -> Column:
     """Make a column of numbers; `write` formats a number other than NaN."""
     return Column(key, header, lambda row: known(row[key], write), formula=formula)
-
-
-_RUNS = _number("runs", "runs", "runs of that name, over all seeds", str)
-
-
-def _label_table(history: History, name: str, columns: Iterable[Column], **options: Any) -> Table:
-    """Return a table with a row for each label and one for all runs; `options` are those of `Table`."""
-    labels, shown = history.runs["label"], history.shown
-    run = Column("run", "run", lambda row: shown[str(row["label"])], align="left")
-    return Table(
-        name=f"{history.experiment} {name}",
-        columns=(run, _RUNS, *columns),
-        shown={label: shown[label] for label in labels if shown[label] != label},
-        **options,
-    )
 
 
 # ---- costs
@@ -92,6 +76,7 @@ def cost_table(history: History) -> Table | None:
         return units.significant(amount / scale)
 
     columns = [
+        _number("runs", "runs", "runs of that name, over all seeds", str),
         *(_number(part, f"{name} ({unit})", f"planned FLOPs of {name}, summed over seeds", flops)
           for part, name in _PARTS.items() if part in parts and frame[part].max() > 0),
         _number("planned_flops", f"planned ({unit})",
@@ -114,96 +99,19 @@ def cost_table(history: History) -> Table | None:
         f"{unpriced} of {len(once)} runs have no planned price, since their program has none": unpriced,
         f"actual {hours} include all attempts; {number_of(retried, 'run')} took several": retried,
     }
-    return _label_table(
-        history, "costs", (column for column in columns if frame[column.key].notna().any()),
-        caption="Planned and actual cost, summed over the seeds of each run.", frame=frame.reset_index(),
-        notes=tuple(note for note, holds in notes.items() if holds), parts=costs,
-    )  # fmt: skip
-
-
-# ---- machine time
-
-_LEAST_SHARE = 0.0005  # a cause that took a smaller share of all time has no column
-
-_CAUSES = {
-    "training": "training that did not have to be done again",
-    "evaluation": "evaluation that did not have to be done again",
-    "startup": "from the start of the worker to the first step, without compilation",
-    "compilation": "tracing, lowering and compiling, and loading compiled programs",
-    "checkpoint": "time in which training waited for checkpoints",
-    "winddown": "after the last step: upload, records",
-    "preempted": "work of preempted attempts that was, or has to be, done again",
-    "failed": "work of failed attempts that was, or has to be, done again",
-    "cancelled": "work of cancelled attempts that was, or has to be, done again",
-}
-"""Cause → formula."""
-
-
-def machine_time(history: History) -> tuple[Table, str] | None:
-    """Divide the time that an experiment's runs held machines among causes.
-
-    Returns:
-        A table with one row for each label and one for all runs. Its frame has the columns label, runs, held
-        (chip-seconds), goodput, a column for each cause (share of the held time), attempts, and queue
-        (seconds). Then a sentence with the goodput of all runs. None if no attempt measured its time.
-    """
-    import pandas as pd
-
-    goodputs = by_run(history.times)
-    whole = total(goodputs.values())
-    if whole.ratio is None:
-        return None
-    timed = history.runs[history.runs["fingerprint"].isin([*goodputs])]
-    rows, parts = [], []
-    for label, runs in timed.groupby("label", sort=False):
-        of_label = total(goodputs[run] for run in runs["fingerprint"])
-        if of_label.attempts:
-            rows.append(_row(label, of_label, runs=len(runs)))
-            for seed, run in zip(runs["seed"], runs["fingerprint"], strict=True):
-                about = {"seed": seed, "fingerprint": run, "experiment": history.experiment}
-                parts.append(_row(label, goodputs[run], **about))
-    rows.append(_row(_ALL, whole, row=f"{_ALL} of {history.experiment}", runs=len(goodputs)))
-
-    def share(value: float) -> str:
-        return percent(value) if value > 0 else MISSING
-
-    columns = [
-        _number("held", "held",
-                "held time of machines × chips, summed over seeds and attempts", _duration),
-        _number("goodput", "goodput",
-                "training and evaluation that did not have to be done again, over held", percent),
-        *(_number(cause, CAUSES[cause], _CAUSES[cause], share)
-          for cause in CAUSES if whole.share(cause) >= _LEAST_SHARE),
-        _number("attempts", "attempts", "attempts whose workers began", str),
-        _number("queue", "queue",
-                "from the claims of attempts until their workers began; not in held", _duration),
-    ]  # fmt: skip
-    unknown = (
-        f"{whole.unknown_attempts} of {whole.attempts} attempts did not measure where time went; their time "
-        "is in held, but in no share"
+    labels, shown = history.runs["label"], history.shown
+    return Table(
+        name=f"{history.experiment} costs",
+        caption="Planned and actual cost, summed over the seeds of each run.",
+        frame=frame.reset_index(),
+        columns=(
+            Column("run", "run", lambda row: shown[str(row["label"])], align="left"),
+            *(column for column in columns if frame[column.key].notna().any()),
+        ),
+        notes=tuple(note for note, holds in notes.items() if holds),
+        parts=costs,
+        shown={label: shown[label] for label in labels if shown[label] != label},
     )
-    table = _label_table(
-        history, "goodput", columns, frame=pd.DataFrame(rows), parts=pd.DataFrame(parts),
-        caption="Where the time went in which machines were held, summed over the seeds of each run.",
-        notes=(unknown,) if whole.unknown_attempts else (),
-    )  # fmt: skip
-    return table, (
-        f"Goodput {percent(whole.ratio)}: this share of the time in which machines were held was training "
-        "and evaluation that did not have to be done again."
-    )
-
-
-def _row(label: Any, goodput: Goodput, **about: Any) -> dict[str, Any]:
-    """Return a row of the table of machine time."""
-    is_known = goodput.ratio is not None
-    row = {"row": label, "apart": False, "label": label, **about, "held": goodput.held / 1e6}
-    row |= {"goodput": goodput.ratio if is_known else math.nan}
-    row |= {cause: goodput.share(cause) if is_known else math.nan for cause in CAUSES}
-    return row | {"attempts": goodput.attempts, "queue": goodput.waited / 1e6}
-
-
-def _duration(seconds: float) -> str:
-    return units.duration(seconds / 3600) if seconds >= 0.5 else MISSING
 
 
 # ---- failures

@@ -88,12 +88,8 @@ def html(table: Table, page: OnPage | None = None) -> str:
 
     groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]
     opened = [column.key if page and table.opens and column.formula else "" for column in table.columns[1:]]
-    ranks = [""] * len(table.columns)
-    if page and len(table.lines) > 1 and len(table.sections) == len(groups) == 1:
-        found = map(table.ranks, table.columns)
-        ranks = [",".join("" if rank is None else str(rank) for rank in each) for each in found]
     text = _template().render(
-        table=table, page=page, groups=groups, css=Markup(_CSS), zip=zip, keys=["", *opened], ranks=ranks,
+        table=table, page=page, groups=groups, css=Markup(_CSS), zip=zip, keys=["", *opened],
         prose=lambda text: Markup(prose(text)), empty=("", MISSING),
     )  # fmt: skip
     return text.encode("ascii", "xmlcharrefreplace").decode() + "\n"
@@ -126,12 +122,10 @@ _HTML = """\
 </tr>
 {% endif %}
 <tr>
-{% for column, order in zip(table.columns, ranks) %}
+{% for column in table.columns %}
 <th scope="col" class="{{ column.align }}{% if page and column.key in page.hidden %} off{% endif %}"\
-{% if order %} data-ranks="{{ order }}"{% endif %}\
 {% if not page %} title="{{ column.formula }}"{% endif %}>\
-{% if order %}<button type="button" class="sort">{% endif %}{{ column.header }}\
-{% if order %}</button>{% endif %}\
+{{ column.header }}\
 {% if page and column.formula %}\
 <button type="button" class="info" popovertarget="about-{{ page.name }}-{{ loop.index }}" \
 aria-label="About {{ column.title }}"></button>{% endif %}</th>

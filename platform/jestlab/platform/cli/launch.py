@@ -18,8 +18,7 @@ from jestlab.platform.cli.options import (
     FOLDER,
     decide_option,
     examples,
-    json_option,
-    lab_options,
+    lab_json_options,
     launch_options,
     same_lab_options,
     spec_options,
@@ -38,7 +37,7 @@ EXPERIMENT can be omitted if only one experiment has such a run."""
 
 _no_reports = click.option("--no-reports", "reports", is_flag=True, flag_value=False, default=True,
                            help="Write no tables and figures.")  # fmt: skip
-_json = json_option("Print one JSON object at the end, and progress to standard error.")
+_lab_json = lab_json_options("Print one JSON object at the end, and progress to standard error.")
 
 
 @click.command(
@@ -70,8 +69,7 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
 @decide_option
 @click.option("--detach", is_flag=True, help="Run in the background and return once started.")
 @_no_reports
-@_json
-@lab_options
+@_lab_json
 def launch_command(
     *, study: StudySpec, lab: Lab, render: Path | None, detach: bool, as_json: bool, **options: Any
 ) -> int:
@@ -101,8 +99,7 @@ def launch_command(
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @launch_options
 @_no_reports
-@_json
-@lab_options
+@_lab_json
 def retry_command(name: str, *, lab: Lab, as_json: bool, **options: Any) -> int:
     """Retry the FAILED runs of SUBJECT, then the runs that were SKIPPED because of them.
 
@@ -125,8 +122,7 @@ def retry_command(name: str, *, lab: Lab, as_json: bool, **options: Any) -> int:
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('cancel quickstart', 'cancel quickstart/joint/1 --now')}")
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.option("--now", is_flag=True, help="Stop at once, without a last checkpoint.")
-@json_option("Print the cancelled runs as JSON.")
-@lab_options
+@lab_json_options("Print the cancelled runs as JSON.")
 def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
     """Stop the runs of SUBJECT and end all of their processes.
 

@@ -114,13 +114,7 @@ class CodeName(click.ParamType[str]):
     name = "name"
 
     def __init__(self, kind: Kind, builtin: Sequence[str], *, other_names: bool = False) -> None:
-        """Create the type.
-
-        Args:
-            kind: Kind of the named code, such as "figure"; used in errors.
-            builtin: The built-in names.
-            other_names: Whether to accept any other name, which the command then checks itself.
-        """
+        """Create the type for a kind of code. With `other_names`, the command itself checks unknown names."""
         self._kind = kind
         self._builtin = builtin
         self._other_names = other_names
@@ -166,6 +160,11 @@ def launch_options(function: Function) -> Function:
 def json_option(help: str = "Print JSON.") -> Callable[[Function], Function]:
     """Add `--json`; the command receives it as `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def lab_json_options(help: str = "Print JSON.") -> Callable[[Function], Callable[..., Any]]:
+    """Add `--json`, `--root`, and `--store`; the command receives them as `as_json` and `lab`."""
+    return lambda function: json_option(help)(lab_options(function))
 
 
 def output_option(

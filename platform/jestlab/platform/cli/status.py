@@ -15,7 +15,7 @@ from jestlab.analysis import units
 from jestlab.analysis.goodput import Goodput, by_run, summary, total
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, SUBJECT
-from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
+from jestlab.platform.cli.options import examples, lab_json_options, same_lab_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
@@ -137,8 +137,7 @@ def _totals(rows: Iterable[RunStatus], unknown: float | None = None) -> dict[str
     epilog=examples("status", "status quickstart", "status quickstart/joint", "status quickstart --json")
 )
 @click.argument("name", type=SUBJECT, metavar="[SUBJECT]", required=False)
-@json_option()
-@lab_options
+@lab_json_options()
 def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     """Show the runs of SUBJECT with their states and costs; without SUBJECT, show all experiments.
 
@@ -151,7 +150,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     The table shows actual and planned costs. Drift is actual divided by planned cost, for completed runs and
     for runs that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work
     repeated after a failure or a preemption appears as drift. Goodput is the useful share of the machines'
-    time; `jestlab costs --goodput` shows it by run.
+    time; --json and the experiment's page have it by run.
     """
     if name is None:
         store = Store.open_readonly(lab.store_url)
@@ -264,8 +263,7 @@ def _experiments_data(
     "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Interval in seconds."
 )
 @click.option("--once", is_flag=True, help="Print one table; the default without a terminal.")
-@json_option("Print the table once, as JSON.")
-@lab_options
+@lab_json_options("Print the table once, as JSON.")
 def watch_command(experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab) -> int:
     """Show the progress of EXPERIMENT's runs live.
 
@@ -315,8 +313,7 @@ def watch_lines(rows: Sequence[RunStatus], lab: Lab, height: int | None = None) 
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
 @click.argument("experiment", type=EXPERIMENT)
-@json_option("Print the runs as JSON at the end, and progress to standard error.")
-@lab_options
+@lab_json_options("Print the runs as JSON at the end, and progress to standard error.")
 def attach_command(experiment: str, *, as_json: bool, lab: Lab) -> int:
     """Follow the launch of EXPERIMENT, wherever it runs: progress, states, and its tables at the end.
 

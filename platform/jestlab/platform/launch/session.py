@@ -192,11 +192,9 @@ class _Session:
         with open_readonly(self._lab) as store:
             if self._in_rounds and store is not None and store.members(self._study.name):
                 self._messages.skip_decided()
-        plan: Plan | None = self._first_round(self._full_plan)
-        assert plan is not None
-        result = self._run_round(plan, None)
+        result = self._run_round(self._first_round(self._full_plan), None)
         try:
-            while (plan := self._next_round(plan, result.outcome)) is not None:
+            while (plan := self._next_round(result.plan, result.outcome)) is not None:
                 result = self._run_round(plan, result.outcome)
         except UserError as error:
             stopped = f"no further round: {error}"  # completed runs still get their reports
@@ -350,7 +348,7 @@ def _prepare(
         UserError: The executor's jobs couldn't reach the store, or a required setting is missing.
     """
     if _is_complete(runs):
-        return lambda store, runs: _completed_outcome(store, [run.fingerprint for run in runs])
+        return _completed_outcome
     from jestlab.platform.launch import controller
 
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
@@ -387,7 +385,8 @@ def _prepare(
     return launch_recorded
 
 
-def _completed_outcome(store: Store, fingerprints: Sequence[str]) -> LaunchOutcome:
+def _completed_outcome(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
+    fingerprints = [run.fingerprint for run in runs]
     return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 

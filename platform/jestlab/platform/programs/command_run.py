@@ -165,12 +165,14 @@ class Child:
 
     def __init__(self, words: Sequence[str], cwd: Path | None, environment: Mapping[str, str]) -> None:
         """Start the command, in this process's environment without credentials, but with these variables."""
+        secrets = (STORE, STORE_SECRET, SERVE_TOKEN)
+        inherited = {name: value for name, value in os.environ.items() if name not in secrets}
         try:
             self.process = subprocess.Popen(
                 list(words),
                 cwd=cwd,
                 # With buffering, output from before an error would follow its traceback.
-                env={"PYTHONUNBUFFERED": "1", **_inherited(), **environment},
+                env={"PYTHONUNBUFFERED": "1", **inherited, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -225,11 +227,6 @@ class Child:
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
-
-
-def _inherited() -> dict[str, str]:
-    secrets = (STORE, STORE_SECRET, SERVE_TOKEN)
-    return {name: value for name, value in os.environ.items() if name not in secrets}
 
 
 class Channel:
