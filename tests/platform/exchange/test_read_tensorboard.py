@@ -55,9 +55,9 @@ def test_each_folder_is_a_run(logs):
     run = runs["pilot/a"]
     assert run.origin == "tensorboard:logs/pilot/a"
     assert list(run.metrics) == ["final", "loss/train"]
-    assert run.metrics["loss/train"][0].tolist() == [0, 10, 20, 30]
-    assert run.metrics["loss/train"][1][:2].tolist() == [1, 0.5]
-    assert str(run.metrics["loss/train"][1][3]) == "nan"
+    assert [*run.metrics["loss/train"]] == [0, 10, 20, 30]
+    assert [*run.metrics["loss/train"].values()][:2] == [1, 0.5]
+    assert str(run.metrics["loss/train"][30]) == "nan"
     assert run.config == {"lr": 0.5, "model": {"width": 64.0}, "optimizer": "adam", "flip": True}
     assert run.state == "COMPLETED"
     assert run.host is not None and run.host in event_file(logs / "b").name
@@ -81,8 +81,8 @@ def test_scalars_as_tensors(tmp_path):
     write_values(tmp_path / "run", *steps, [Summary.Value(tag="loss", tensor=huge)])
     (run,) = tensorboard.read(tmp_path)
     assert list(run.metrics) == ["loss"]
-    assert run.metrics["loss"][0].tolist() == [0, 1]
-    assert run.metrics["loss"][1].tolist() == [0.5, 0.25]
+    assert [*run.metrics["loss"]] == [0, 1]
+    assert [*run.metrics["loss"].values()] == [0.5, 0.25]
 
 
 @given(data=st.data())
@@ -101,7 +101,7 @@ def test_a_damaged_file_is_read_up_to_there_and_reported(tmp_path, logs, data):
     except UserError as error:
         assert "\n" not in str(error)
         return
-    steps = run.metrics["loss/train"][0].tolist() if run.metrics else []
+    steps = [*run.metrics["loss/train"]] if run.metrics else []
     assert steps == [0, 10, 20, 30][: len(steps)]
     assert run.left_out or whole.startswith(changed)
 
@@ -122,8 +122,8 @@ def test_a_restarted_writer_replaces_what_tensorboard_replaces(tmp_path):
     theirs.Reload()
     for tag, curve in run.metrics.items():
         points = [(event.step, event.value) for event in theirs.Scalars(tag)]
-        assert [*zip(curve[0].tolist(), curve[1].tolist(), strict=True)] == points
-    assert run.metrics["loss"][0].tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+        assert [*curve.items()] == points
+    assert [*run.metrics["loss"]] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert run.left_out == {MetricLog.REPLACED: 10}
 
 
@@ -134,6 +134,6 @@ def test_a_restart_keeps_the_results_of_hyperparameters_which_replace_no_curve(t
                 writer.add_scalar("loss", 1.0 + first, step)
             writer.add_hparams({"lr": 0.5}, {"final": 0.25, "loss": 9.0})
     [run] = tensorboard.read(tmp_path)
-    assert run.metrics["final"][1].tolist() == [0.25]
-    assert run.metrics["loss"][1].tolist() == [1.0, 1.0, 3.0, 3.0]
+    assert [*run.metrics["final"].values()] == [0.25]
+    assert [*run.metrics["loss"].values()] == [1.0, 1.0, 3.0, 3.0]
     assert run.left_out[MetricLog.REPLACED] >= 2
