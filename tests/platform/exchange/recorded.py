@@ -11,6 +11,7 @@ from typing import Any
 
 import plans_support as plans
 
+from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.export import ExportedRun
 from jestlab.platform.exchange.source_run import Curves as Points
 from jestlab.platform.exchange.source_run import Score
@@ -89,6 +90,11 @@ def result(
         "scores": list(scores),
     }  # fmt: skip
     return ExportedRun(**(whole | parts))
+
+
+def raise_error(error: UserError) -> None:
+    """Stop at the first error of a run."""
+    raise error
 
 
 def as_text(curves: Points) -> Curves:

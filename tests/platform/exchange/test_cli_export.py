@@ -9,7 +9,7 @@ from pathlib import Path
 import labs_support as labs
 import pyarrow.parquet as pq
 import pytest
-from tests.platform.exchange.recorded import LABEL, files_below, only, result
+from tests.platform.exchange.recorded import LABEL, files_below, only, raise_error, result
 
 from jestlab.platform.cli.export import VIEWERS
 from jestlab.platform.errors import StoreUnreachable, UserError
@@ -44,8 +44,8 @@ def places(kind: str, folder: Path) -> list[str]:
         rows = pq.read_table(folder / "runs.parquet").to_pylist()
         return sorted(f"{row['label']}/{row['seed']}" for row in rows)
     if kind == "mlflow":
-        return sorted(run.name for run in read_mlflow.read(folder))
-    return sorted("/".join(run.name.split("/")[1:]) for run in read_tensorboard.read(folder))
+        return sorted(run.name for run in read_mlflow.read(folder, raise_error))
+    return sorted("/".join(run.name.split("/")[1:]) for run in read_tensorboard.read(folder, raise_error))
 
 
 @pytest.mark.parametrize("kind", VIEWERS)

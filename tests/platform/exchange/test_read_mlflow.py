@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.platform.exchange.make_data import DATA
+from tests.platform.exchange.recorded import raise_error
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import read_mlflow as mlflow
@@ -41,16 +42,16 @@ def check(runs: list[SourceRun], experiment: str) -> None:
 
 def test_file_store():
     for folder in (DATA, DATA / "mlruns", ONE.parent):
-        check(list(mlflow.read(folder)), ONE.parent.name)
-    assert [run.name for run in mlflow.read(ONE)] == ["one"]
+        check(list(mlflow.read(folder, raise_error)), ONE.parent.name)
+    assert [run.name for run in mlflow.read(ONE, raise_error)] == ["one"]
 
 
 def test_database(mlflow_database):
     before = mlflow_database.read_bytes()
-    check(list(mlflow.read(mlflow_database)), "1")
+    check(list(mlflow.read(mlflow_database, raise_error)), "1")
     assert mlflow_database.read_bytes() == before
     mlflow_database.rename(mlflow_database.with_name("mlflow.db"))
-    check(list(mlflow.read(mlflow_database.parent)), "1")
+    check(list(mlflow.read(mlflow_database.parent, raise_error)), "1")
 
 
 @pytest.fixture
@@ -61,13 +62,13 @@ def store(tmp_path):
 def test_ignores_runs_of_deleted_experiments(store):
     meta = store / ONE.parent.name / "meta.yaml"
     meta.write_text(meta.read_text().replace("lifecycle_stage: active", "lifecycle_stage: deleted"))
-    assert list(mlflow.read(store)) == []
+    assert list(mlflow.read(store, raise_error)) == []
 
 
 def test_ignores_a_last_line_that_was_cut_off(store):
     with (store / ONE.parent.name / ONE.name / "metrics" / "loss").open("a") as file:
         file.write("1895850319060 0.5 4\n1895850319060 0.5 1")
-    (run,) = (run for run in mlflow.read(store) if run.name == "one")
+    (run,) = (run for run in mlflow.read(store, raise_error) if run.name == "one")
     assert (
         [*run.metrics["loss"]] == [0, 1, 2, 3, 4]
         and run.metrics["loss"][4] == 0.5
@@ -97,7 +98,7 @@ def test_reports_a_damaged_run_and_reads_the_others(store, name, text, match):
     (message,) = map(str, errors)
     assert str(folder) in message and match in message and "\n" not in message
     with pytest.raises(UserError):
-        list(mlflow.read(store))
+        list(mlflow.read(store, raise_error))
 
 
 def test_ignores_strange_values_in_metadata(store):
@@ -108,7 +109,7 @@ def test_ignores_strange_values_in_metadata(store):
     meta.write_text(
         f"{bomb}run_id: ../../x\nrun_name: *a7\nstatus: [1]\nstart_time: {10**400}\nend_time: x\n"
     )
-    (run,) = (run for run in mlflow.read(store) if run.name != "two")
+    (run,) = (run for run in mlflow.read(store, raise_error) if run.name != "two")
     assert (run.name, run.state, run.began, run.ended, run.seconds) == ("one", "FAILED", None, None, None)
     assert run.origin == f"mlflow:{ONE.parent.name}/{ONE.name}"
 
@@ -124,14 +125,14 @@ def test_rejects_other_databases(mlflow_database):
         with closing(sqlite3.connect(mlflow_database)) as connection:
             connection.executescript(sql)
         with pytest.raises(UserError, match=match) as error:
-            list(mlflow.read(mlflow_database))
+            list(mlflow.read(mlflow_database, raise_error))
         assert "\n" not in str(error.value)
 
 
 def test_strange_values_in_a_database(mlflow_database):
     with closing(sqlite3.connect(mlflow_database)) as connection, connection:
         connection.execute("UPDATE metrics SET value = 'much' WHERE key = 'eval/top1' AND step = 10")
-    left_out = {run.name: {**run.left_out} for run in mlflow.read(mlflow_database)}
+    left_out = {run.name: {**run.left_out} for run in mlflow.read(mlflow_database, raise_error)}
     assert left_out["one"]["values that are not numbers"] == 1
     with closing(sqlite3.connect(mlflow_database)) as connection, connection:
         connection.execute("UPDATE params SET value = printf('%.*c', 20000000, 'x') WHERE key = 'lr'")
@@ -147,7 +148,7 @@ def test_the_value_with_the_latest_time_counts(mlflow_database):
             columns = "(run_uuid, key, timestamp, step, value, is_nan)"
             chosen = "SELECT run_uuid, 'loss', ?, ?, ?, 0 FROM runs WHERE name = 'one'"
             connection.execute(f"INSERT INTO metrics {columns} {chosen}", (time, step, time))
-    run = next(each for each in mlflow.read(mlflow_database) if each.name == "one")
+    run = next(each for each in mlflow.read(mlflow_database, raise_error) if each.name == "one")
     assert run.metrics == {"loss": {1: 4, 2: 5}} and run.left_out == {MetricLog.REPLACED: 2}
 
 

@@ -1,6 +1,6 @@
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,15 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.platform.exchange.recorded import raise_error
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange.read_tables import read
-from jestlab.platform.exchange.source_run import MetricLog, SourceRun
+from jestlab.platform.exchange import read_tables
+from jestlab.platform.exchange.source_run import MetricLog, Report, SourceRun
+
+
+def read(path: Path, report: Report = raise_error, **options: Any) -> Iterator[SourceRun]:
+    return read_tables.read(path, report, **options)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ TABLES = ("runs", "metrics", "evaluations")
 def written(kind: str, out: Path, *runs: ExportedRun) -> dict[str, SourceRun]:
     """Write runs and read them back, by name."""
     export.write(kind, runs, out)
-    return {run.name: run for run in READERS[kind](out)}
+    return {run.name: run for run in READERS[kind](out, recorded.raise_error)}
 
 
 def tags(run: SourceRun) -> dict[str, str]:

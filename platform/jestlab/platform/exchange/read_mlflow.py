@@ -25,7 +25,6 @@ from jestlab.platform.exchange.source_run import (
     SourceRun,
     State,
     nested,
-    raise_error,
     report_errors,
     utc,
     whole_number,
@@ -43,7 +42,7 @@ _STATES: dict[object, State] = {
 """MLflow's statuses: numbers in a file store, words in a database."""
 
 
-def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
+def read(path: Path, report: Report) -> Iterator[SourceRun]:
     """Yield the runs that MLflow recorded, except deleted ones.
 
     MLflow stores parameters as text. A parameter becomes a number, true, false, null, or a JSON list or

@@ -16,7 +16,6 @@ from jestlab.platform.exchange.source_run import (
     Report,
     SourceRun,
     nested,
-    raise_error,
     report_errors,
     whole_number,
 )
@@ -35,7 +34,7 @@ _LEADING_ZEROS = re.compile(r"[+-]?0\d+")
 
 def read(
     path: Path,
-    report: Report = raise_error,
+    report: Report,
     run: Sequence[str] = (),
     step: str = "step",
     config: Sequence[str] = (),

@@ -29,7 +29,6 @@ from jestlab.platform.exchange.source_run import (
     State,
     number,
     put,
-    raise_error,
     report_errors,
     utc,
     whole_number,
@@ -37,10 +36,9 @@ from jestlab.platform.exchange.source_run import (
 from jestlab.platform.spec.tree import without
 
 _INTERNAL = ("_wandb", "_step", "_runtime", "_timestamp")
-_MOST_LEVELS = 100
 
 
-def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
+def read(path: Path, report: Report) -> Iterator[SourceRun]:
     """Yield the runs in a W&B folder.
 
     A log that ends with an incomplete record, because the process was killed, is read up to that record. A
@@ -271,13 +269,10 @@ class _RunLog:
 
 def _items(items: Iterable[Any]) -> list[tuple[list[str], Any]]:
     """Return the path and the value of each item."""
-    pairs = []
-    for item in items:
-        path = [*item.nested_key] or [item.key]
-        if len(path) > _MOST_LEVELS:
-            raise ValueError(f"a key of {len(path)} levels")
-        pairs.append((path, json.loads(item.value_json) if item.value_json else None))
-    return pairs
+    return [
+        ([*item.nested_key] or [item.key], json.loads(item.value_json) if item.value_json else None)
+        for item in items
+    ]
 
 
 def _numbers(name: str, value: Any) -> dict[str, float]:

@@ -85,11 +85,6 @@ _PARSER_ERRORS = (
 """Exceptions that parsers raise for damaged or malicious files."""
 
 
-def raise_error(error: UserError) -> None:
-    """Raise the error: the `Report` of callers that stop at the first error."""
-    raise error
-
-
 @contextmanager
 def report_errors(report: Report, place: object) -> Iterator[None]:
     """Catch an error in the block, which reads a run, and report it with the place of the run."""
