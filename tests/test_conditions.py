@@ -1,6 +1,5 @@
 """One language of conditions, two readers: `--where` and `data.filter` keep the same rows."""
 
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jestlab.analysis import conditions, rows
-from jestlab.models.data import conditions as filter_conditions
+from jestlab import conditions
+from jestlab.analysis import rows
 from jestlab.models.data.filters import Filter
 
 COLUMNS: dict[str, list[Any]] = {
@@ -110,8 +109,3 @@ CONDITIONS = st.recursive(
 @example("good or similarity > 0.2 and not aesthetic = 3")
 def test_both_keep_the_same_rows(text):
     assert kept_by_where(text) == kept_by_filter(text)
-
-
-def test_both_parse_by_the_same_file():
-    files = [inspect.getsource(module) for module in (conditions, filter_conditions)]
-    assert files[0] == files[1], "copy the file that you have changed over the other"

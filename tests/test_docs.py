@@ -46,12 +46,9 @@ NOT_RUN = {
     "how-to/kubernetes.md": {"jestlab launch pod.yaml": "needs a Kubernetes cluster"},
     "how-to/postgresql.md": {
         "createdb results": _DATABASE,
-        "export JESTLAB_STORE=postgresql://lab@server/results": _DATABASE,
         "jestlab db backup before.db": _DATABASE,
         "CREATE ROLE reader LOGIN PASSWORD 'choose one';": _DATABASE,
-        "jestlab table quickstart --store postgresql://reader@server/results": _DATABASE,
     },
-    "how-to/seeds.md": {"jestlab launch filtering_ratio --decide": "takes a quarter of an hour"},
     "how-to/slurm.md": {"jestlab doctor": "needs a cluster with Slurm"},
     "how-to/tpu.md": {"pip install 'jestlab[gcs]'": "needs a bucket"},
     "how-to/web-ui.md": {
@@ -86,7 +83,7 @@ SLOW = (
     "explanation/costs.md",
     "explanation/goodput.md",
     "explanation/provenance.md",
-    *(f"how-to/{job}.md" for job in ("budgets", "ci", "data", "import-runs", "monitor", "notifications")),
+    *(f"how-to/{job}.md" for job in ("budgets", "ci", "data", "import-runs", "monitor")),
     *(f"how-to/{job}.md" for job in ("other-programs", "paper-figures", "postgresql", "pytorch", "query")),
     *(f"how-to/{job}.md" for job in ("seeds", "share", "weights", "workstation")),
     "reference/troubleshooting.md",

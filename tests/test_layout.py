@@ -11,8 +11,8 @@ from tests.conftest import SLOWEST, slowest_first
 
 ROOT = Path(__file__).parents[1]
 PORTIONS = ("experiments", "platform", "models", "analysis")
-FOR_USERS = {"platform": ["api.py", "testing"]}
-"""Modules that users import, beside the four packages."""
+BESIDE = {"platform": ["api.py", "testing"], "analysis": ["conditions.py"]}
+"""Modules beside the four packages: those that users import, and the language that two packages share."""
 
 
 def test_each_root_folder_is_a_portion_of_the_namespace_and_nothing_else():
@@ -20,7 +20,7 @@ def test_each_root_folder_is_a_portion_of_the_namespace_and_nothing_else():
         folder = ROOT / portion
         assert [path.name for path in folder.iterdir() if path.name != "__pycache__"] == ["jestlab"]
         inside = sorted(path.name for path in (folder / "jestlab").iterdir() if path.name != "__pycache__")
-        assert inside == sorted([portion, *FOR_USERS.get(portion, [])])
+        assert inside == sorted([portion, *BESIDE.get(portion, [])])
         package = folder / "jestlab" / portion
         assert (package / "py.typed").exists()
         sources = {path.parent for path in package.rglob("*.py")}

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from jestlab.platform.errors import UserError as Error
 from jestlab.platform.errors import nearest, one_line_errors
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.results import ExperimentResults, LaunchPlan, Outcome, Page, read_frame
+from jestlab.platform.results import ExperimentResults, LaunchPlan, Outcome, Page
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -270,7 +270,11 @@ class OpenLab:
 
         With `experiment`, only the rows of this experiment are read.
         """
-        return read_frame(self._lab, view, where, experiment, columns, order_by, limit)
+        from jestlab.analysis import query
+
+        selection = {"where": where, "columns": columns, "order_by": order_by, "limit": limit}
+        with one_line_errors():
+            return query.frame(self._lab.store_url, view=view, experiment=experiment, **selection)
 
     def query(self, sql: str) -> pd.DataFrame:
         """Run one SELECT statement on the store, and return the rows.

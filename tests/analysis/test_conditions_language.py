@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jestlab.analysis.conditions import parse
 from jestlab.analysis.rows import Tags, predicate
+from jestlab.conditions import parse
 
 PIECES = [
     "and", "or", "not", "in", "like", "is", "null", "true", "(", ")", ",", "=", "<", "a", "a.b", "'x'", '"',

@@ -164,7 +164,9 @@ def test_the_mean_over_seconds_is_taken_at_shared_steps(read_runs, stored_run):
 def test_a_running_mean_is_over_points_of_each_run(results):
     raw = curves.score_curves(results)
     smooth = curves.smoothed(raw, 3).query("label == 'uniform' and seed == 0")["score"]
-    assert list(smooth) == pytest.approx([0.15, 0.2, 0.3, 0.35])  # of .1, .2, .3, .4
+    assert list(smooth) == pytest.approx([0.1, 0.2, 0.3, 0.4])  # a straight line stays straight at its ends
+    joint = curves.smoothed(raw, 3).query("label == 'joint' and seed == 0")["score"]
+    assert list(joint) == pytest.approx([0.3, 1.4 / 3, 1.7 / 3, 0.6])  # of .3, .5, .6, .6
     wrong: Any
     for wrong in (1, "5%"):
         with pytest.raises(RequestError, match="whole number of points, at least 2"):

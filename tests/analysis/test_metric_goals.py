@@ -65,9 +65,7 @@ def test_texts_say_that_less_is_better(language):
     assert [column.header for column in table.columns][2:5] == ["PPL ↓", "accuracy (%) ↑", "score ↓"]
     assert any(note.endswith("; less is better") for note in table.notes)
     said = answer(table, found)
-    assert said.sentence.startswith(
-        "No clear winner: fast (−20.23, 95% CI −20.38 to −20.09, n = 3) and costly"
-    )
+    assert said.sentence.startswith("fast and costly beat slow, but the best is not clearly ahead")
     assert said.tiles[0].value == "−20.23"
     assert said.tiles[0].tone == "good"
     assert figures.pareto(found.frames).texts.y == "PPL, less is better"

@@ -88,8 +88,8 @@ def test_html_in_a_page(table):
     assert "data-row" not in table.html(OnPage())  # no column has a formula
     columns = tuple(replace(column, formula="mean over seeds") for column in table.columns)
     table = replace(table, columns=columns)
-    text = table.html(OnPage(most=2))
-    assert parsed(text)[0] == ROWS[:3]
+    text = table.limited(2).html(OnPage())
+    assert len(parsed(text)[0]) == 3
     assert not re.search("<style|<caption", text)
     opened = re.findall(r'data-row="(.*?)" data-column="(.*?)"', text)
     named = [(html.unescape(row), column) for row, column in opened]

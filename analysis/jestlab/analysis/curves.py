@@ -271,17 +271,25 @@ def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.D
 
 
 def smoothed(curves: pd.DataFrame, points: int) -> pd.DataFrame:
-    """Replace the scores of each run by their running mean over some evaluations, fewer at both ends.
+    """Replace the scores of each run by their running mean over some evaluations.
+
+    At both ends, the mean is over as many evaluations before as after the point: a one-sided window would
+    bend a straight line.
 
     Raises:
         ValueError: `points` is not a whole number of at least 2.
     """
     if not isinstance(points, int) or points < 2:
         raise RequestError(f"a running mean takes a whole number of points, at least 2, got {points!r}")
-    scores = curves.groupby(["label", "seed"], sort=False)["score"]
-    return curves.assign(
-        score=scores.transform(lambda score: score.rolling(points, center=True, min_periods=1).mean())
-    )
+
+    def running_mean(scores: pd.Series[float]) -> pd.Series[float]:
+        means = scores.rolling(points, center=True, min_periods=1).mean()
+        for place in range(min(points, len(scores) + 1) // 2):
+            means.iloc[place] = scores.iloc[: 2 * place + 1].mean()
+            means.iloc[-1 - place] = scores.iloc[-2 * place - 1 :].mean()
+        return means
+
+    return curves.assign(score=curves.groupby(["label", "seed"], sort=False)["score"].transform(running_mean))
 
 
 def thinned(x: NDArray[np.generic], y: NDArray[np.floating], width: int) -> NDArray[np.intp]:

@@ -168,8 +168,8 @@ def select(
     url: str | None = None,
     view: str = "runs",
     where: str | None = None,
-    columns: Sequence[str] | None = None,
-    order_by: Sequence[str] = (),
+    columns: str | Sequence[str] | None = None,
+    order_by: str | Sequence[str] = (),
     limit: int | None = None,
     experiment: str | None = None,
     words: Sequence[str] = (),
@@ -184,6 +184,7 @@ def select(
             the run or its experiment has this tag.
         columns: Columns, config keys, or all config keys below one: `config.*`, `config.selection.*`; `tags`.
             None: the columns of the view.
+            Like `order_by`, either a list, or a text with commas.
         order_by: Columns or config keys to sort by; `-value` sorts in descending order. Missing values come
             last.
         limit: Maximum number of rows.
@@ -198,9 +199,11 @@ def select(
         raise ValueError(f"limit {limit}: expected 0 or more")
     with opened(url or default_url()) as store:
         source = StoreView(store, view, experiment, words)
-        names = source.expand(columns) if columns is not None else source.columns
+        names = source.expand(_listed(columns)) if columns is not None else source.columns
         getters = {name: source.getter(name) for name in names}
-        sorting = [(source.getter(name.removeprefix("-")), name.startswith("-")) for name in order_by]
+        sorting = [
+            (source.getter(name.removeprefix("-")), name.startswith("-")) for name in _listed(order_by)
+        ]
         selected: Iterable[Row] = source.rows() if where is None else matching(source, where)
         for get, is_descending in reversed(sorting):
             ranked = [(rank(get(row)), row) for row in selected]
@@ -212,6 +215,10 @@ def select(
             for row in itertools.islice(selected, limit)
         ]
     return Result(names, rows)
+
+
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else names
 
 
 def distinct(names: Iterable[str], separator: str = "_") -> list[str]:

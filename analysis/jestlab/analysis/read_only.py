@@ -21,7 +21,7 @@ _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_TRANSA
 
 _READ_PRAGMAS = (
     "table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list",
-    "integrity_check",
+    "foreign_key_check", "integrity_check",
 )  # fmt: skip
 
 SECRET = ("attempt", "token")

@@ -110,7 +110,10 @@ class Snapshot:
 
     def check_known(self, experiment: str) -> None:
         """Raise a RequestError for an unknown experiment, with the nearest name."""
-        if experiment not in self.experiments:
+        known = self.rows(
+            "SELECT 1 FROM v_runs WHERE experiment = :experiment LIMIT 1", experiment=experiment
+        )
+        if not known:
             near = nearest(experiment, self.experiments)
             raise RequestError(f"no experiment {experiment!r} in the results store: {near}")
 

@@ -12,7 +12,8 @@ from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from .conditions import COMPARISONS, LOGIC, is_key, operands, parse, place
+from jestlab.conditions import COMPARISONS, LOGIC, is_key, operands, parse, place
+
 from .configs import lookup, parsed
 from .units import near, nearest
 

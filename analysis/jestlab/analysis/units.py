@@ -26,9 +26,9 @@ def count(n: float) -> str:
 
 
 def tick(n: float, most: float = 0.0) -> str:
-    """Format a count for an axis without trailing zeros: "25,000", "1.5M"; "25k" on an axis up to 150k."""
-    if max(n, most) < 100_000 or n == 0:
-        return f"{n:,g}"
+    """Format a number for an axis without trailing zeros: "0.5", "25,000", "1.5M"; "25k" of up to 150k."""
+    if max(abs(n), most) < 100_000 or n == 0:
+        return f"{n:,g}".replace("e-0", "e-")
     scale, letter = _prefix(n)
     return f"{n / scale:g}{'B' if letter == 'G' else letter}"
 

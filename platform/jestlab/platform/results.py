@@ -16,7 +16,6 @@ from jestlab.analysis.costs import Scope
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, Options, TableOptions, flat_fields
-from jestlab.platform.words import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,8 +63,9 @@ class LaunchPlan:
     def __str__(self) -> str:
         """Return what `jestlab plan` prints."""
         from jestlab.platform.planning import show
+        from jestlab.platform.render import render
 
-        return show.text(self._survey)
+        return render(show.blocks(self._survey))
 
     __repr__ = __str__
 
@@ -142,10 +142,8 @@ class Outcome:
         return "".join(f"<div>{line}</div>" for line in [*map(escape, self._lines(page=False)), *page])
 
     def _lines(self, page: bool = True) -> Iterator[str]:
-        counts = Counter(self.states.values())
-        yield f"{self.experiment}: " + ", ".join(
-            f"{count} {state}" for state, count in sorted(counts.items())
-        )
+        counts = sorted(Counter(self.states.values()).items())
+        yield f"{self.experiment}: " + ", ".join(f"{count} {state}" for state, count in counts)
         bad = {run: state for run, state in self.states.items() if state != _COMPLETED}
         for run, state in list(bad.items())[:_MOST_FAILURES]:
             yield f"{state} {run}" + (f": {self.reasons[run]}" if run in self.reasons else "")
@@ -185,19 +183,12 @@ def _documented(*models: type[Options]) -> Callable[[Method], Method]:
     def decorate(method: Method) -> Method:
         fields = {name: info for name, info in flat_fields(*models).items() if name != "name"}
         signature = inspect.signature(method)
-        own = [
-            each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        options = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None if info.is_required() else info.default,
-                annotation=info.annotation,
-            )
-            for name, info in fields.items()
-        ]
-        method.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        *own, _ = signature.parameters.values()  # the last one is **options
+        for name, info in fields.items():
+            default = None if info.is_required() else info.default
+            own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default,
+                                         annotation=info.annotation))  # fmt: skip
+        method.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
         lines = "\n".join(f"            {name}: {info.description}" for name, info in fields.items())
         method.__doc__ = (method.__doc__ or "").replace("            {options}", lines)
         return method
@@ -293,7 +284,11 @@ class ExperimentResults:
         Raises:
             Error: The view or a column is unknown, or the condition is invalid.
         """
-        return read_frame(self._lab, view, where, self.experiment, columns, order_by, limit)
+        from jestlab.analysis import query
+
+        selection = {"where": where, "columns": columns, "order_by": order_by, "limit": limit}
+        with one_line_errors():
+            return query.frame(self._lab.store_url, view=view, experiment=self.experiment, **selection)
 
     def claims(self) -> Table:
         """Return the study's claims with their verdicts, as `table("claims")`."""
@@ -321,24 +316,3 @@ class ExperimentResults:
 
     def __repr__(self) -> str:
         return f"ExperimentResults({self.experiment!r})"
-
-
-def read_frame(
-    lab: Lab,
-    view: str,
-    where: str | None,
-    experiment: str | None,
-    columns: str | Sequence[str] | None,
-    order_by: str | Sequence[str],
-    limit: int | None,
-) -> pd.DataFrame:
-    """Read rows of one experiment, or of all if None, as `ExperimentResults.frame` does."""
-    from jestlab.analysis import query
-
-    names = listed(columns) if isinstance(columns, str) else columns
-    order = listed(order_by) if isinstance(order_by, str) else order_by
-    with one_line_errors():
-        return query.frame(
-            lab.store_url, view=view, where=where, columns=names, order_by=order, limit=limit,
-            experiment=experiment,
-        )  # fmt: skip

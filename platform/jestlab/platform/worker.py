@@ -313,9 +313,9 @@ def _wanted(run: RunRecord, studies: Sequence[tuple[str, dict[str, Any]]]) -> pr
     records = [Record.model_validate(study.get("record", {})) for _, study in studies]
     files = dict.fromkeys(file for record in records for file in record.files)
     return provenance.RunDetails(
-        sources=sources_of(run.program, run.config, Path.cwd()),
+        sources=sources_of(run.program, run.config),
         packages=list(dict.fromkeys(package for record in records for package in record.packages)),
-        interpreter=interpreter_of(run.program, run.config, Path.cwd()),
+        interpreter=interpreter_of(run.program, run.config),
         files=Record(files=tuple(files)).named_files(),
     )
 

@@ -220,3 +220,42 @@ def test_what_is_missing_is_an_error(plot):
     running = [ratio("joint", f, 0.4, states=["RUNNING"]) for f in (0.5, 0.9)]
     with pytest.raises(ValueError, match=f"varies {F} has completed with a score"):
         plot("filtering_ratio", BASELINE, *running)
+
+
+def drawn_ticks(axes):
+    """Return the written texts of the horizontal axis that are inside, and check that none overlap."""
+    axes.figure.canvas.draw()
+    low, high = axes.get_xlim()
+    inside = [text for text in axes.get_xticklabels() if low <= text.get_position()[0] <= high]
+    boxes = [text.get_window_extent() for text in inside if text.get_text()]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+    return [text.get_text() for text in inside if text.get_text()]
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([1e-5 * 2**i for i in range(12)], ["1e-5", "0.0001", "0.001", "0.01"]),
+        ([1e-3, 1.1e-3, 1.2e-3, 1.0], ["0.001", "1"]),
+        (
+            [0.0, *(10.0**i for i in range(-12, 2))],
+            ["0", "1e-11", "1e-9", "1e-7", "1e-5", "0.001", "0.1", "1"],
+        ),
+        ([f"word {i} of many" for i in range(12)], [f"word {i} of\nmany" for i in range(0, 12, 3)]),
+    ],
+)
+def test_ticks_that_would_overlap_have_no_text(plot, values, ticks):
+    figure = plot("against", *(runs("joint", 0.5, decay=value) for value in values), x="decay")
+    [axes] = figure.figure().axes
+    written = drawn_ticks(axes)
+    assert written[: len(ticks)] == ticks
+
+
+def test_a_logarithmic_axis_of_scores_is_written_in_short_numbers(plot):
+    groups = [runs("joint", 10.0**i, decay=float(i)) for i in range(7)]
+    metric = {"goal": "min", "scale": "log"}
+    spec = {"metrics": {"shapes/zero_shot": metric, "shapes_retrieval/i2t_r1": metric}}
+    [axes] = plot("against", *groups, x="decay", spec=spec).figure().axes
+    axes.figure.canvas.draw()
+    texts = [text.get_text() for text in axes.get_yticklabels()]
+    assert axes.get_yscale() == "log" and {"10,000", "100k", "1M"} <= set(texts)

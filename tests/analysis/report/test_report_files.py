@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.analysis.report.conftest import CLAIMS, REPORTS, by_class, by_id, words
 
-from jestlab.analysis import figures, tables
+from jestlab.analysis import figures, report, tables
 from jestlab.analysis.results import read as read_frames
 from jestlab.platform.cli import main
 from jestlab.platform.spec.load import load
@@ -22,7 +22,7 @@ def run_verb(capsys, *arguments):
 def test_each_table_and_figure_with_its_provenance(study, page):
     beside = page.parent / "report"
     names = {path.name for path in beside.iterdir()}
-    for table in ("summary", "speedups", "costs", "goodput", "failures", "claims"):
+    for table in ("summary", "speedups", "costs", "failures", "claims"):
         assert {f"{table}.tex", f"{table}.csv", f"{table}.provenance.json"} <= names
     for figure in ("curves", "curves_flops", "pareto"):
         assert {f"{figure}.png", f"{figure}.pdf", f"{figure}.provenance.json"} <= names
@@ -39,6 +39,23 @@ def test_each_table_and_figure_with_its_provenance(study, page):
             assert hashlib.sha256((beside / name).read_bytes()).hexdigest() == file["sha256"]
     told = json.loads((beside / "summary.provenance.json").read_text())
     assert told["data_sha256"] == hashlib.sha256((beside / "summary.csv").read_bytes()).hexdigest()
+
+
+def test_a_page_of_very_many_labels_shows_the_best(study, monkeypatch, figure_stubs, tmp_path):
+    monkeypatch.setattr(report.page, "MOST_ROWS", 3)
+    monkeypatch.setattr(figures.charts, "MOST_SERIES", 2)
+    page = report.gather(study.url, "study", "uniform")
+    parts = {part.name: part for part in page.tables}
+    assert parts["summary"].shown.rows == ["reference", "uniform", "joint"]
+    assert parts["costs"].shown.rows == ["reference", "uniform", "all runs of study"]
+    for figure in page.figures[:2]:
+        assert figure.name in ("curves", "pareto")
+        for variant in figure.variants.values():
+            assert [one["label"] for one in variant["series"]] == ["reference", "uniform", "joint"]
+            assert variant["about"].endswith("2 of 3 labels, the baseline and those with the best score.")
+    html = report.build(study.url, "study", tmp_path)[0].read_text()
+    assert "3 of 4 rows, those with the best score; summary.csv has all." in html
+    assert (tmp_path / "report" / "summary.csv").read_text().count("\n") == 5
 
 
 def test_the_report_command(capsys, study, tmp_path, figure_stubs):

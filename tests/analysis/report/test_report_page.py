@@ -264,7 +264,7 @@ name => {
   const texts = [...plot.querySelectorAll('text:not([class])')];
   const along = (side, anchor) => texts.filter(text => text.getAttribute('text-anchor') === anchor)
     .map(text => [Number(text.getAttribute(side)) - (side === 'y' ? 4 : 0), number(text)]);
-  const marks = [...plot.querySelectorAll('.marks')].filter(group => group.dataset.label).map(group =>
+  const marks = [...plot.querySelectorAll('.marks')].filter(group => !group.matches('.seeds')).map(group =>
     [group.dataset.label, [...group.children].map(mark => {
       const { e, f } = mark.transform.baseVal[0].matrix;
       return [e, f];
@@ -468,15 +468,15 @@ def press(tab, section, form, verb):
 def test_tables_and_figures_are_copied_and_saved(mailed, page, printed, tmp_path):
     table = printed["summary"]
     for form, text in (("LaTeX", table.latex()), ("CSV", table.csv()), ("Markdown", table.markdown())):
-        assert press(mailed, "#results", form, "copy-file").text_content() == "Copied"
+        assert press(mailed, "#results", form, "copy").text_content() == "Copied"
         assert mailed.evaluate("navigator.clipboard.readText()") == text
     mailed.locator("#curves select[name=over]").select_option(
         "training FLOPs"
     )  # saved is the figure that is shown
     for section, form, verb, name in (
-        ("#results", "summary.tex", "save-file", "summary.tex"),
-        ("#curves", "PDF", "save-plot", "curves_flops.pdf"),
-        ("#curves", "provenance", "save-plot", "curves_flops.provenance.json"),
+        ("#results", "summary.tex", "save", "summary.tex"),
+        ("#curves", "PDF", "save", "curves_flops.pdf"),
+        ("#curves", "provenance", "save", "curves_flops.provenance.json"),
     ):
         with mailed.expect_download() as download:
             press(mailed, section, form, verb)
@@ -496,7 +496,7 @@ async () => {
 @full
 @pytest.mark.parametrize("mailed", ["drawn"], indirect=True)
 def test_figures_are_copied_as_images_and_saved_without_a_clipboard(mailed, printed):
-    assert press(mailed, "#pareto", "PNG", "copy-plot").text_content() == "Copied"
+    assert press(mailed, "#pareto", "PNG", "copy").text_content() == "Copied"
     with Image.open(io.BytesIO(bytes(mailed.evaluate(IMAGE)))) as copied:
         assert copied.width > 1100  # sharp enough for print
         assert len(copied.convert("RGB").getcolors(1 << 24) or []) > 50  # something is drawn
@@ -504,10 +504,10 @@ def test_figures_are_copied_as_images_and_saved_without_a_clipboard(mailed, prin
     mailed.evaluate(
         "window.kept = navigator.clipboard; Object.defineProperty(navigator, 'clipboard', {value: undefined})"
     )
-    assert press(mailed, "#results", "CSV", "copy-file").text_content() == "Copied"
+    assert press(mailed, "#results", "CSV", "copy").text_content() == "Copied"
     assert mailed.evaluate("window.kept.readText()") == printed["summary"].csv()
     with mailed.expect_download() as download:  # an image cannot be selected in a field
-        assert press(mailed, "#pareto", "PNG", "copy-plot").text_content().startswith("Saved")
+        assert press(mailed, "#pareto", "PNG", "copy").text_content().startswith("Saved")
     assert download.value.suggested_filename == "pareto.png"
 
 

@@ -49,7 +49,7 @@ def test_changed_code_is_reported_shown_and_run_again(root, spec, jestlab, launc
     assert change in difference and "ridge.py" not in difference
 
     assert "did you mean 'plain'?" in launch(spec, "--rerun-changed", "plane", code=1)
-    assert "--rerun-changed" in launch(spec, "plain", code=2)
+    assert "--rerun-changed" in launch(spec, "plain", code=1)
     assert "2 runs to run again" in launch(spec, "--rerun-changed", "plain")
     assert scores(root) == [("plain", 0, 0.5), ("plain", 1, 0.6), ("wide", 0, 0.5), ("wide", 1, 0.51)]
     assert "2 of 4 runs were made with different code" in jestlab("status", "ridge")

@@ -11,9 +11,8 @@ import labs_support as labs
 import plans_support as plans
 import pytest
 import stores_support as stores
-from click.testing import CliRunner
 
-from jestlab.platform.cli import cli, doctor
+from jestlab.platform.cli import doctor
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -66,15 +65,15 @@ def test_a_lab_is_ok_before_and_after_its_first_launch_and_nothing_is_written(la
 
 def test_prints_text_and_json_and_fails_with_a_problem(tmp_path):
     words = ["doctor", "--no-jax", "--root", str(tmp_path / "lab")]
-    printed = CliRunner().invoke(cli, [*words, "--json"])
-    assert printed.exit_code == 0
-    checks = {finding["check"] for finding in json.loads(printed.output)}
+    printed = labs.here(*words, "--json")
+    assert printed.returncode == 0
+    checks = {finding["check"] for finding in json.loads(printed.stdout)}
     assert checks >= {"packages", "store", "disk"}
-    assert all(line.startswith("ok ") for line in CliRunner().invoke(cli, words).output.splitlines())
+    assert all(line.startswith("ok ") for line in labs.here(*words).stdout.splitlines())
     write_settings(tmp_path, "on: local\nkubernets: {}\n")
-    printed = CliRunner().invoke(cli, words)
-    assert printed.exit_code == 1
-    broken = [line for line in printed.output.splitlines() if line.startswith("broken")]
+    printed = labs.here(*words)
+    assert printed.returncode == 1
+    broken = [line for line in printed.stdout.splitlines() if line.startswith("broken")]
     [line] = [line for line in broken if "config file" in line]
     assert "config.yaml:2: kubernets" in line and "did you mean 'kubernetes'" in line
 

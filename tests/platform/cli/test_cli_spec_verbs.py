@@ -75,6 +75,16 @@ def test_show_prints_the_resolved_study_or_the_studies_of_a_union(jestlab, tmp_p
     assert union is not None and int(union[1]) == 16 and int(union[2]) > 40
 
 
+def test_plan_names_values_of_runs_that_an_axis_replaces(jestlab, tmp_path):
+    grid = "selection: {rule: joint, reference: reference, filtering_ratio: 0.8, chunks: 4}}"
+    (tmp_path / "grid.yaml").write_text(GRID.replace("selection: {rule: joint, reference: reference}}", grid))
+    line = "axes.0 replaces selection.filtering_ratio=0.8 of the run joint, which has no effect"
+    assert jestlab("plan", "grid.yaml").splitlines()[-1] == line
+    assert json.loads(jestlab("plan", "grid.yaml", "--json"))["remarks"] == [line]
+    cases = "axes=[{runs: joint, cases: [{}, {selection.filtering_ratio: 0.5}]}]"  # one point keeps it
+    assert "replaces" not in jestlab("plan", "grid.yaml", "--set", cases)
+
+
 def test_plan_says_which_claims_cannot_be_decided(jestlab):
     text = "3 claims cannot be decided with one seed"
     assert text in jestlab("plan", "learnable_batches", "--scale", "paper")

@@ -1,4 +1,4 @@
-"""`jestlab status`, `jestlab watch`, `jestlab logs`, and `jestlab costs --goodput`."""
+"""`jestlab status`, `jestlab watch`, and `jestlab logs`."""
 
 import json
 from datetime import timedelta
@@ -126,14 +126,7 @@ MEASURED: dict[str, Any] = {
 GOODPUT = "goodput 50%: compilation 20%, start-up 10%, preempted work 10%, checkpoints 5%, wind-down 5%"
 
 
-@pytest.fixture
-def spec(tmp_path):
-    path = tmp_path / "toy.yaml"
-    path.write_text("name: toy\nprogram: command\nbase: {command: [sleep, '1']}\nruns: {uniform: {}}\n")
-    return path
-
-
-def test_goodput_of_a_run_that_was_preempted_once(store, spec, jestlab):
+def test_goodput_of_a_run_that_was_preempted_once(store, jestlab):
     run = plans.run("uniform")
     plans.record(store, plans.plan(run))
     stores.attempt(store, run, RunState.PREEMPTED, **MEASURED)
@@ -142,19 +135,12 @@ def test_goodput_of_a_run_that_was_preempted_once(store, spec, jestlab):
     [status] = json.loads(jestlab("status", "toy", "--json"))
     assert status["goodput"]["goodput"] == 0.5
     assert sum(status["goodput"]["chip_seconds"].values()) == status["goodput"]["held_chip_seconds"] == 240
-    headers, row, whole, _, line, *_ = jestlab("costs", spec, "--goodput").splitlines()
-    assert headers.split()[:4] == ["run", "seed", "held", "goodput"]
-    assert row.split()[:6] == ["uniform", "0", "4", "min", "50%", "42%"]
-    assert (whole.split()[0], line) == ("all", GOODPUT)
-    costs = json.loads(jestlab("costs", spec, "--goodput", "--json"))
-    assert costs["all"]["chip_seconds"]["preempted"] == costs["runs"][0]["chip_seconds"]["preempted"] == 24
-    assert (costs["all"]["attempts"], costs["all"]["unknown_attempts"]) == (2, 0)
+    assert status["goodput"]["chip_seconds"]["preempted"] == 24
+    assert (status["goodput"]["attempts"], status["goodput"]["unknown_attempts"]) == (2, 0)
     stores.attempt(store, run, number=3)
     assert "; unknown of 1 of 3 attempts" in jestlab("status", "toy")
 
 
-def test_a_pending_run_has_no_goodput(store, spec, jestlab):
+def test_a_pending_run_has_no_goodput(store, jestlab):
     plans.record(store, plans.plan(plans.run("uniform")))
-    assert jestlab("costs", spec, "--goodput") == "no run of toy has started yet\n"
     assert "goodput" not in jestlab("status", "toy")
-    jestlab("costs", spec, "--goodput", "--plot", "figures", code=2)

@@ -21,6 +21,8 @@ from sqlalchemy import update
 import jestlab.platform.cli as cli
 from jestlab.platform.cli import main, studies
 from jestlab.platform.cli.logs import without_controls
+from jestlab.platform.cli.outcome import answer_lines
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import TextTable
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -146,6 +148,14 @@ def test_notes_are_counted_on_a_terminal_and_complete_elsewhere(call, folder):
     assert note in (folder / "table.txt").read_text()
 
 
+def test_the_table_of_an_experiment_ends_with_its_answer(call, folder):
+    lab = Lab.find(folder / "lab")
+    answer = " ".join(" ".join(answer_lines(lab, "toy")).split())
+    assert answer and " ".join(STYLE.sub("", call("table toy", terminal=True)).split()).endswith(answer)
+    for other in ("table toy --columns score", "table speedups toy", "table toy --format md"):
+        assert answer not in " ".join(call(other, terminal=True).split())
+
+
 COMMANDS = f"""
 --help; list; show quickstart; plan quickstart --scale paper --why; plan filtering_ratio --all
 costs multi_resolution; status; status toy; watch toy --once; logs toy/nothing; query; query --view runs
@@ -181,7 +191,7 @@ def test_headers_are_in_lower_case(call, monkeypatch):
         return lines(made, limit)
 
     monkeypatch.setattr(TextTable, "lines", recorded)
-    others = ["costs quickstart --goodput", "keys optimizer", "table specialists", "show-batch toy/uniform"]
+    others = ["costs quickstart", "keys optimizer", "table specialists", "show-batch toy/uniform"]
     for command in [*COMMANDS.strip().replace("\n", "; ").split("; "), *others]:
         call(command, terminal=True)
     assert {"run", "study", "default", "method", "examples", "completed", "config"} <= headers

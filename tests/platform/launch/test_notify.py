@@ -123,10 +123,22 @@ def test_a_failed_launch_and_its_retry_name_the_runs_and_their_reasons(root, mac
         assert lines[1] == "b/0 failed: ValueError: diverged at step 3"
 
 
-def test_claims_are_sent_when_they_are_decided(root, machine, webhook):
+def test_claims_are_sent_once_when_they_are_decided(root, machine, webhook, monkeypatch):
+    """The first launch stops after the decision, and the second one continues for the other claim."""
+    add_round = deciding.add_round
+
+    def stop(plan: Any, before: Any, ahead: Any) -> Any:
+        if max(ahead.seeds.values()) > 6:
+            raise UserError("stopped")
+        return add_round(plan, before, ahead)
+
     spec = labs.write_study(root.parent, claims=CLAIMS, seeds={"until": "decided"}, **DECIDING)
+    with monkeypatch.context() as patch:
+        patch.setattr(deciding, "add_round", stop)
+        launched(root, spec, "--no-reports", code=1)
     launched(root, spec, "--no-reports")
-    decided, finished = webhook.received
+    assert sorted(webhook.titles[:2]) == ["jestlab: toy 1 claim decided", "jestlab: toy failed"]
+    decided, _, finished = sorted(webhook.received, key=lambda message: message["title"])
     assert decided["title"] == "jestlab: toy 1 claim decided"
     assert decided["message"].splitlines() == [
         "✓ Joint is better: holds",

@@ -321,7 +321,7 @@ def test_a_finished_run_of_custom_code(root, tmp_path):
     """No format holds its tower; its code is in its identity, so that it isn't compared again."""
     path = spec(tmp_path, tower=ONE_OF_EACH["tower"])
     found, lab = planned(path), Lab.find(root)
-    assert [*(sources_of(found.runs[-1].program, found.runs[-1].config, tmp_path) or ())] == ["own.py"]
+    assert [*(sources_of(found.runs[-1].program, found.runs[-1].config) or ())] == ["own.py"]
     with closing(Store.open(lab.store_url)) as store:
         plans.record(store, found)
         for run in found.runs:

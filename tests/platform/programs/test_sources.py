@@ -19,7 +19,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def named(place: Path, *words: str, **config: object) -> list[str]:
-    found = sources_of("command", {"command": list(words), **config}, place)
+    found = sources_of("command", {"command": list(words), "cwd": str(place), **config})
     return [] if found is None else sorted(found)
 
 
@@ -42,7 +42,7 @@ def test_a_script_and_what_it_imports_of_ones_own(tmp_path):
         "helpers.py", "json.py", "late.py", "parts/deep/more.py", "parts/loss.py", "parts/shapes.py",
         "ridge.py",
     ]  # fmt: skip
-    found = sources_of("command", {"command": "python ridge.py"}, tmp_path)
+    found = sources_of("command", {"command": "python ridge.py", "cwd": str(tmp_path)})
     assert found is not None
     assert digests_of(found)["late.py"] == hashlib.sha256(b"import json").hexdigest()
 
@@ -54,7 +54,7 @@ def test_installed_packages_and_interpreters_are_not_ones_own(tmp_path):
     (tmp_path / ".git").mkdir()
     assert named(tmp_path, sys.executable, "train.py", "--out", "{directory}") == ["train.py"]
     assert named(tmp_path, "true") == named(tmp_path, "python", "-c", "print()") == []
-    assert sources_of("train", {}, tmp_path) is None
+    assert sources_of("train", {}) is None
 
 
 def test_imports_are_followed_through_the_repository(tmp_path):
@@ -99,5 +99,5 @@ def test_a_function_counts_with_its_module(tmp_path, monkeypatch):
         "nowhere.at.all:run": [],
         f"{tmp_path}/nowhere.py:run": [],
     }.items():
-        found = sources_of(program, {}, tmp_path)
+        found = sources_of(program, {})
         assert ([] if found is None else sorted(found)) == files, program

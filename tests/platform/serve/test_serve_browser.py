@@ -36,6 +36,9 @@ def test_pages_follow_runs(lab, serving, visited):
         plans.record(store, planned)
         first, *others = (plans.begun(store, run, lab.root / run.directory) for run in planned.runs)
         url = serving(lab)
+        run = visited(f"{url}/run/{planned.runs[0].fingerprint}")
+        cards = "[...document.querySelectorAll('#curves button .title')].map((each) => each.textContent)"
+        until(run.tab, f"{cards}.join() === 'loss'")  # nothing is logged yet
         shown = visited(f"{url}/?token={TOKEN}")
         tab = shown.tab
         tab.locator("a", has_text="toy").first.click()
@@ -51,16 +54,17 @@ def test_pages_follow_runs(lab, serving, visited):
             until(tab, f"{row}.includes('{step} of 10')")
             until(tab, f"{points} >= {step}")
 
-        run = visited(f"{url}/run/{planned.runs[0].fingerprint}")
+        until(run.tab, "document.querySelector('#curves > .plot path.line') !== null")
         for attempt in (first, *others):
             attempt.evaluation(10, 640, 1e6, {"toy/score": 0.5})
             attempt.complete()
     until(tab, f"{row}.includes('completed')")
     until(tab, HAS_RESULTS)
     until(run.tab, "document.querySelector('[data-live=status]').textContent.includes('completed')")
+    until(run.tab, f"{cards}.join() === 'loss,toy/score (%) ↑'")
     tab.locator("button[popovertarget='export-summary']").click()
     with tab.expect_download() as waiting:
-        tab.locator("button[data-save-file='summary.csv']").first.click()
+        tab.locator("button[data-save='summary.csv']").first.click()
     assert b"uniform" in Path(waiting.value.path()).read_bytes()
     tab.locator("#table-summary td button:visible").first.click()
     until(tab, "document.querySelector('dialog').open")
@@ -79,7 +83,7 @@ def test_labels_open_in_place_and_a_table_is_one_tab_stop(lab, runs, serving, vi
     tab.locator("table.runs a.toggle", has_text="joint").click()
     until(tab, f"{seeds} === 2 && location.search === '?open=joint'")
     tab.locator("table.runs thead a", has_text="loss").click()
-    until(tab, "document.querySelector('table.runs th[aria-sort] a').textContent === 'loss'")
+    until(tab, "document.querySelector('table.runs th[aria-sort] a').textContent === 'mean loss'")
     assert tab.evaluate(f"{stops}.length") == 1
     tab.locator("table.runs a.toggle", has_text="joint").focus()
     tab.keyboard.press("ArrowDown")
@@ -101,7 +105,7 @@ def test_small_charts_are_enlarged_and_keys_are_filtered(lab, runs, serving, vis
     until(tab, f"{title} === 'toy/score (%) ↑'")
     tab.locator("summary", has_text="All keys").click()
     tab.locator("input[data-filter]").fill("STEPS")
-    visible = "[...document.getElementById('all-keys').rows].filter((row) => !row.hidden).length"
+    visible = "[...document.querySelectorAll('#keys tbody tr')].filter((row) => !row.hidden).length"
     assert tab.evaluate(visible) == 1
     assert shown.complaints == []
 

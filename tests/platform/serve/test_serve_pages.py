@@ -101,11 +101,19 @@ def table_of(page):
 def test_runs_are_grouped_by_label_and_seeds_are_sent_when_opened(lab, runs, client):
     asks = client(lab)
     headers, rows = table_of(asks.get("/experiment/toy").text)
-    assert headers == ["run", "toy/score, %", "Δ uniform", "state", "loss", "time", "FLOPs"]
+    assert headers == [
+        "run",
+        "mean toy/score, %",
+        "Δ uniform",
+        "state",
+        "mean loss",
+        "mean time",
+        "mean FLOPs",
+    ]
     assert [row[0] for row in rows] == ["reference ×2 seeds", "joint ×2 seeds", "uniform ×2 seeds"]
     _, joint, uniform = (dict(zip(headers, row, strict=True)) for row in rows)
     # The scores of joint are 55% and 70%: the mean ± 12.706 · 10.607 / √2, by Student's t with one degree.
-    assert joint["toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
+    assert joint["mean toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
     assert joint["state"] == "✓ 2 completed" and uniform["Δ uniform"] == ""
     page = asks.get("/experiment/toy?open=joint").text
     _, rows = table_of(page)
@@ -142,35 +150,82 @@ def test_many_labels_are_on_several_pages(lab, runs, client, monkeypatch):
     assert "/experiment/toy?sort=run&amp;page=2" in first and "Page 2 of 2" in second
 
 
-def test_runs_are_compared_by_their_names(lab, runs, client):
+def scores_of(page):
+    """Return the texts of the cells in each row of the table of last scores."""
+    table = page[page.index('id="scores"') : page.index("</table>")]
+    rows = re.findall('<tr class="">.*?</tr>', html.unescape(table), re.S)
+    return [[cell for cell in map(str.strip, re.findall(r">([^<>]+)<", row)) if cell] for row in rows]
+
+
+def test_labels_are_compared_by_means_paired_by_seed(lab, runs, client):
     asks = client(lab)
-    page = asks.get("/compare?run=toy/uniform/0&run=toy/joint").text
-    assert re.findall(r'href="/run/([0-9a-f]+)"', page)[:3] == [
-        runs["uniform/0"],
-        runs["joint/0"],
-        runs["joint/1"],
+    page = asks.get("/compare?run=toy/joint&run=toy/uniform").text
+    assert set(re.findall(r'href="/run/([0-9a-f]+)"', page)) == {
+        fingerprint for name, fingerprint in runs.items() if not name.startswith("reference")
+    }
+    # Uniform, the baseline of the study, is the base, although it isn't the first.
+    assert scores_of(page) == [
+        ["toy/joint", "2", "62.5", "[−32.8, 157.8]", "−5.0", "[−5.0, −5.0]"],
+        ["toy/uniform", "2", "67.5", "[−27.8, 162.8]", "—", "—"],
     ]
-    row = page[page.index("toy/score") : page.index("</tr>", page.index("toy/score"))]
-    cells = [" ".join(cell.split()) for cell in re.findall(r">([^<>]+)<", row)]
-    assert cells == ["60.0", "55.0", "−5.0", "70.0", "+10.0"]
-    names = urlencode(
-        [("run", "toy/joint"), ("run", runs["uniform/0"]), ("metric", "toy/score"), ("data", "1")]
-    )
+    assert "One seed" not in page and 'class="bad">&#8722;5.0' in page
+    assert ">steps</th>" in page and "against toy/uniform" in page
+    page = asks.get("/compare?run=toy/joint&run=toy/uniform&base=toy/joint").text
+    assert [row[-2] for row in scores_of(page)] == ["—", "+5.0"]
+    assert "base=toy%2Funiform" in page
+    answer = asks.get("/compare?run=toy/joint&run=toy/uniform&base=toy/unifrom")
+    assert answer.status == 400 and "did you mean 'toy/uniform'?" in answer.text
+
+
+def test_a_run_is_compared_with_the_baseline_of_its_study(lab, runs, client):
+    asks = client(lab)
+    page = asks.get(f"/run/{runs['joint/0']}").text
+    [link] = re.findall(r'href="(/compare[^"]*)">Compare with the baseline, uniform<', page)
+    assert [row[0] for row in scores_of(asks.get(html.unescape(link)).text)] == ["toy/uniform", "toy/joint"]
+    assert "Compare with the baseline" not in asks.get(f"/run/{runs['uniform/0']}").text
+
+
+def test_one_seed_has_no_interval(lab, runs, client):
+    asks = client(lab)
+    page = asks.get("/compare?run=toy/uniform/0&run=toy/joint/0").text
+    assert scores_of(page) == [
+        ["toy/uniform/0", "1", "60.0", "†", "—", "—", "—"],
+        ["toy/joint/0", "1", "55.0", "†", "—", "−5.0", "—"],
+    ]
+    assert "† One seed: no interval." in page and 'class="bad"' not in page
+    page = asks.get("/compare?run=toy/joint").text  # seeds of one label are compared with each other
+    assert [row[-2] for row in scores_of(page)] == ["—", "+15.0"]
+    assert ">seed</th>" in page
+
+
+def test_compared_curves_have_the_colors_of_their_labels(lab, runs, client):
+    asks = client(lab)
+    [lines] = json.loads(asks.get("/experiment/toy/losses").body)["charts"].values()
+    colors = {one["name"]: one["color"] for one in lines}
+    names = urlencode([("run", "toy/joint"), ("run", runs["uniform/0"]), ("data", "1")])
     lines = json.loads(asks.get(f"/compare?{names}").body)["charts"]["toy/score"]
     assert [(line["name"], line["y"]) for line in lines] == [
         ("toy/joint/0", approx([55.0])), ("toy/joint/1", approx([70.0])), ("toy/uniform/0", approx([60.0])),
     ]  # fmt: skip
-    assert len({line["color"] for line in lines}) == 3
+    assert all(line["color"] == colors[line["name"].removeprefix("toy/")] for line in lines)
+    assert [line["label"] for line in lines] == ["toy/joint", "toy/joint", "toy/uniform/0"]
+
+
+def test_names_of_compared_runs_mean_one_run(tmp_path, lab, runs, client):
+    other = Lab.find(tmp_path / "other")
+    other.root.mkdir()
+    record(other, STUDY | {"base": {"steps": 11}})
+    record(other, STUDY | {"name": "elsewhere", "base": {"steps": 10, "part": "b"}})
+    asks = client(lab, other)
     for query, status, line in (
-        (
-            "run=toy/jiont/0",
-            404,
-            "no run 'toy/jiont/0': expected experiment/label/seed; did you mean 'toy/joint/0'?",
-        ),
+        ("run=toy/jiont/0", 404, "expected experiment/label/seed; did you mean 'toy/joint/0'?"),
         ("run=toi/joint/0", 404, "no experiment 'toi'"),
+        ("run=toy/joint/0", 400, "several labs have runs named 'toy/joint/0': add one of lab=lab, lab=other"),
     ):
         answer = asks.get(f"/compare?{query}")
         assert answer.status == status and line in answer.text, query
+    assert runs["joint/0"] in asks.get("/compare?run=toy/joint/0&lab=lab").text
+    assert asks.get("/compare?run=elsewhere/joint/0").status == 200
 
 
 def test_the_page_of_a_run_folds_failures_and_shows_the_exception_first(lab, client):
@@ -190,8 +245,7 @@ def test_the_page_of_a_run_folds_failures_and_shows_the_exception_first(lab, cli
 def test_charts_of_a_run_have_all_axes_and_units(lab, runs, client):
     asks = client(lab)
     run = runs["joint/0"]
-    page = asks.get(f"/run/{run}").text
-    titles = json.loads(html.unescape(re.findall(r'data-metrics="([^"]*)"', page)[0]))
+    titles = json.loads(asks.get(f"/run/{run}/curves").body)["titles"]
     assert titles == {"loss": "loss", "toy/score": "toy/score (%) ↑"}
     charts = json.loads(asks.get(f"/run/{run}/curves?metric=loss&metric=toy/score").body)["charts"]
     [loss], [score] = charts.values()
@@ -199,6 +253,20 @@ def test_charts_of_a_run_have_all_axes_and_units(lab, runs, client):
         64 * step for step in range(1, 11)
     ]
     assert (score["x"]["steps"], score["y"]) == ([10], approx([55.0]))
+
+
+def test_long_curves_are_thinned_and_have_means_for_smoothing(lab, client):
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, plans.plan(RUN))
+        attempt = plans.begun(store, RUN, lab.root / RUN.directory)
+        for step in range(1, 8_001):
+            attempt.log(step, {"loss": 11.0 if step % 10 == 0 else 1.0, "seconds": 60.0 * step})
+        attempt.complete()
+    [loss] = json.loads(client(lab).get(f"/run/{RUN.fingerprint}/curves").body)["charts"]["loss"]
+    assert len(loss["x"]["steps"]) == len(loss["y"]) == len(loss["mean"]) < 8_000
+    assert max(loss["y"]) == 11.0
+    assert loss["x"]["time (days)"][-1] == approx(8_000 / 60 / 24)
+    assert sum(loss["y"]) / len(loss["y"]) > 3 and loss["mean"] == approx([2.0] * len(loss["y"]), abs=0.2)
 
 
 def test_notes_tags_and_queries_are_written_with_their_author(lab, runs, client):

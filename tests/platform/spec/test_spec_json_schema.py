@@ -48,7 +48,7 @@ TRAIN = {
     },
     "axes": {"script": {"zip": {"x": [1, 2]}}},
     "seeds": 3,
-    "resources": {"gpus": 1, "time": "4h", "retry_exit_codes": 3, "slurm": {"mounts": ["/a"]}},
+    "resources": {"gpus": 1, "time": "4h", "retry_exit_codes": 3, "slurm": {"setup": ["a"]}},
     "record": {"packages": ["x"], "files": "y"},
     "family": "none",
     "score": "shapes/zero_shot",

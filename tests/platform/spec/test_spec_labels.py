@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
+from jestlab.analysis.names import Names
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import StudySpec, cases, grid, load
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.overrides import apply, parse
-from jestlab.platform.spec.variants import names_of
 
 F = "selection.filtering_ratio"
 RUNS = {"uniform": {}, "joint": {"selection.rule": "joint"}}
@@ -23,7 +23,9 @@ def study(runs=None, labels=None, **parts):
 
 
 def shown(spec):
-    return [names_of(spec, [m.variant for m in expand(spec)]).shown[m.variant.label] for m in expand(spec)]
+    variants = [member.variant for member in expand(spec)]
+    names = Names(spec.to_dict(), [(each.name, each.label, each.point) for each in variants])
+    return [names.shown[each.label] for each in variants]
 
 
 @pytest.mark.parametrize(

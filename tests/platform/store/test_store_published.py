@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from jestlab.analysis import published, query
-from jestlab.platform.store.published import import_cells
+from jestlab.platform.store.published import Imported, import_cells
 from jestlab.platform.store.store import Store
 
 PAPER = published.paper()
@@ -18,11 +18,11 @@ def in_order(cells):
 
 def test_importing_twice_changes_nothing(store, store_url):
     done = import_cells(store, PAPER)
-    assert (done.new, done.unchanged, done.changed, done.left) == (233, 0, [], [])
+    assert done == Imported(new=233)
     assert in_order(published.stored(store_url)) == in_order(PAPER)
     before = query.frame(store_url, view="published")
     again = import_cells(store, PAPER)
-    assert (again.new, again.unchanged, again.changed, again.left) == (0, 233, [], [])
+    assert again == Imported(unchanged=233)
     assert query.frame(store_url, view="published").equals(before)  # including the time of the import
 
 
@@ -30,7 +30,7 @@ def test_an_import_neither_removes_nor_contradicts_cells(store, store_url):
     import_cells(store, PAPER)
     laion = [cell for cell in PAPER if cell.table == "laion"]
     done = import_cells(store, laion[:-2])
-    assert done.left == [cell.key for cell in in_order(laion[-2:])]  # only of this table
+    assert done.kept == 2  # only of this table
     cell = next(c for c in PAPER if c.table == "laion" and not c.baseline)
     with pytest.raises(ValueError, match=r"position of the baseline of .*is '7' here"):
         import_cells(store, [cell.model_copy(update={"position": 7, "baseline": True})])
@@ -48,5 +48,5 @@ def test_several_imports_at_once(store, store_url):
 
     with ThreadPoolExecutor(3) as threads:
         done = list(threads.map(one, range(3)))
-    assert all(d.new + d.unchanged + len(d.changed) == 233 for d in done)
+    assert all(d.new + d.unchanged + d.changed == 233 for d in done)
     assert in_order(published.stored(store_url)) == in_order(PAPER)

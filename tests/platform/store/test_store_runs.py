@@ -128,9 +128,8 @@ def test_legal_moves():
             if wanted in legal:
                 check_move("a" * 64, current, wanted)
             else:
-                with pytest.raises(IllegalMove, match=f"is {current} and cannot become {wanted}") as error:
+                with pytest.raises(IllegalMove, match=f"is {current} and cannot become {wanted}"):
                     check_move("a" * 64, current, wanted)
-                assert error.value.current == current
 
 
 def test_illegal_moves_change_nothing_and_many_states_are_read(store):

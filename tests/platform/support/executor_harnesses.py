@@ -23,6 +23,7 @@ from workers_support import Worker
 from jestlab.platform import processes, programs
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Vertex as VertexSettings
+from jestlab.platform.launch.executors import vertex
 from jestlab.platform.launch.executors.base import Job, LaunchedJob
 from jestlab.platform.launch.executors.forkserver import ForkServer
 from jestlab.platform.launch.executors.local import LocalExecutor
@@ -149,6 +150,9 @@ class Remote(Generic[Api]):
 class VertexHarness(Remote[FakeGoogle]):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.api = FakeGoogle()
+        monkeypatch.setattr(vertex, "ENDPOINT", self.api.url)
+        monkeypatch.setattr(vertex, "LOGGING", self.api.url)
+        monkeypatch.setattr("google.auth.default", lambda scopes: (Credentials("the-users-token"), None))
 
     def executor(self, answer_seconds: float = 5.0) -> VertexExecutor:
         settings = VertexSettings(
@@ -157,9 +161,9 @@ class VertexHarness(Remote[FakeGoogle]):
             store_secret="projects/our-lab/secrets/jestlab-store/versions/latest",
             root="/gcs/our-bucket/lab",
         )
-        made = VertexExecutor(settings, Resources(tpu="v5e-4x4", image=IMAGE), answer_seconds=answer_seconds)
-        made.endpoint = made.logging_endpoint = self.api.url
-        made.credentials = Credentials("the-users-token")
+        resources = Resources(tpu="v5e-4x4", image=IMAGE)
+        made = VertexExecutor(settings, resources)
+        made.answer_seconds = answer_seconds
         return made
 
     def count(self) -> int:

@@ -52,7 +52,9 @@ class KubernetesHarness(Remote[UnreliableApi]):
         **resources: Any,
     ) -> KubernetesExecutor:
         asked = Resources(image=self.image, **(resources or {"tpu": "v5e-2x2"}))
-        return KubernetesExecutor(settings or self.settings(), asked, answer_seconds=answer_seconds)
+        made = KubernetesExecutor(settings or self.settings(), asked)
+        made.answer_seconds = answer_seconds
+        return made
 
     def count(self) -> int:
         return sum("conditions" not in found.get("status", {}) for found in self.namespace.jobsets())

@@ -92,7 +92,9 @@ class SlurmHarness:
     ) -> SlurmExecutor:
         obedient = SlurmOptions(python=str(self._told.program), options=("--hold",))
         laid = (options or SlurmOptions()).laid_over(obedient)
-        return SlurmExecutor(self.lab, Resources(**resources), laid, answer_seconds=answer_seconds)
+        made = SlurmExecutor(self.lab, Resources(**resources), laid)
+        made.answer_seconds = answer_seconds
+        return made
 
     def job(self, name: str, **changes: Any) -> Job:
         told = {"JESTLAB_STORE": STORE, "TZ": "UTC", "NAME": name, "HARNESS": str(self._folder)}

@@ -18,7 +18,7 @@ from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
 from .axes import LOG_FROM, beside, count_axis, draw_intervals, draw_seeds, value_axis
-from .panels import finish, panels, titled
+from .panels import finish, panels, titled, write_ticks
 from .plot import (
     Plot,
     Texts,
@@ -302,14 +302,13 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
 
 
 def _tick(axes: Axes, means: pd.DataFrame) -> None:
-    """Write a tick at each value if there are few, or if they are equidistant."""
-    values = means.drop_duplicates("x").sort_values("x")
+    """Write a tick at each value if there are few, or if they are equidistant, with the texts that fit."""
+    values = means.drop_duplicates("tick").sort_values("x")
     x = values["x"]
     count_axis(axes, x, log=x.max() >= LOG_FROM * x.min())
-    if len(x) <= _MOST_TICKS or list(x) == list(range(len(x))):
-        axes.set_xticks(x, values["tick"])
-        axes.minorticks_off()
     axes.margins(x=0.08)
+    if len(x) <= _MOST_TICKS or list(x) == list(range(len(x))):
+        write_ticks(axes, x, values["tick"])
 
 
 def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:

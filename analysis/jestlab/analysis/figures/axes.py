@@ -46,7 +46,7 @@ def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False, percen
         percent: Whether to end the axis at 0 and 100, which intervals may exceed but scores can't.
     """
     known = [*filter(math.isfinite, values)]
-    _scale(axes, "y", known, log, "auto", lambda y: f"{y:g}")
+    _scale(axes, "y", known, log, "auto", units.tick)
     if percent:
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, min([0.0, *known])), min(top, max([100.0, *known])))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SHOWN_AT_FIRST = 8
 """Number of series that are drawn when the page opens; more can't be distinguished."""
 
-MOST_PRINTED = 40
-"""If there are more runs, a printed figure shows only those that the page shows initially."""
+MOST_SERIES = 40
+"""Number of competing labels in a figure, on the page and printed; the others are left out."""
 
 
 def curves(plot: Plot) -> dict[str, Any]:
@@ -126,20 +126,18 @@ def _chart(
     }
 
 
-def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
-    """Reduce a figure of very many runs to the baseline and the best runs, with a note in the caption.
+def limited(plot: Plot, sign: float) -> Plot:
+    """Reduce a Pareto plot of very many labels to the baseline, the front, and the best scores.
 
     Args:
-        plot: The whole figure.
-        variant: The figure for the page, from `curves` or `pareto`.
+        plot: From `pareto`.
+        sign: 1 if a greater score is better, −1 if a smaller one is; see `Metric.sign`.
     """
-    competing = [one for one in variant["series"] if one["role"] != "reference"]
-    if len(competing) <= MOST_PRINTED:
-        return plot
-    hidden = [one["label"] for one in competing if not one["shown"]]
-    few = f"{SHOWN_AT_FIRST} of {len(competing):,} runs"
-    texts = replace(plot.texts, caption=f"{plot.texts.caption} Drawn: the baseline and the best, {few}.")
-    return replace(plot, data=plot.data[~plot.data["label"].isin(hidden)], texts=texts)
+    means = plot.data[(plot.data["kind"] == "mean") & (plot.data["role"] != "reference")]
+    places = means["standing"].map({"front": 1, "ambiguous": 2}).fillna(3)
+    means = means.assign(place=places.where(means["role"] != "baseline", 0), loss=-sign * means["score"])
+    hidden = means.sort_values(["place", "loss"])["label"][MOST_SERIES:]
+    return replace(plot, data=plot.data[~plot.data["label"].isin(hidden)])
 
 
 def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[Any, Any], slice]]:

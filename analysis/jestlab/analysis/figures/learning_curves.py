@@ -141,7 +141,7 @@ def learning_curves(
     bands = "bands" if is_split or colored <= _MOST_TOGETHER else ""
     sentences += about_seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
     if smooth:
-        sentences.append(f"Smoothed: running mean over {smooth} points of each seed.")
+        sentences.append(f"Smoothed: running mean over {smooth} points of each seed, fewer at its ends.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)

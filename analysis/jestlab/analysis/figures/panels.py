@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 DPI = 200
 _EDGE = 0.06  # inches around everything
 _LOWEST = 0.6  # inches: height of a row of panels with its labels
+_TICK = 0.65  # inches: maximum width of the text of a tick
+_NAMED = 0.75  # share of the width that a panel keeps next to the names of its lines
 _LEGEND: dict[str, Any] = {
     "frameon": False, "handlelength": 1.8, "handletextpad": 0.5, "columnspacing": 1.2, "labelspacing": 0.35,
     "borderpad": 0.1, "borderaxespad": 0.0, "loc": "lower center",
@@ -207,6 +210,21 @@ def wrapped(text: str, width: float, size: float) -> str:
             else:
                 lines.append(piece)
     return "\n".join(lines)
+
+
+def write_ticks(axes: Axes, x: Iterable[float], texts: Iterable[str]) -> None:
+    """Write ticks on the horizontal axis, broken into lines; texts that would overlap are left out."""
+    size, end, shown = size_of("label"), -math.inf, []
+    across = axes.get_xaxis_transform()
+    for place, text in zip(x, texts, strict=True):
+        broken = wrapped(text, _TICK, size)
+        half = max(_width(line, size) for line in broken.split("\n")) / 2
+        middle = _NAMED * across.transform((place, 0))[0] / axes.figure.dpi
+        fits = middle - half > end
+        shown.append(broken if fits else "")
+        end = middle + half + _EDGE if fits else end
+    axes.set_xticks([*x], shown)
+    axes.minorticks_off()
 
 
 def titled(axes: Sequence[Axes], titles: Sequence[str]) -> None:

@@ -7,20 +7,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..claims.claim import SCORE
 from ..claims.judged import Judged
 from ..costs import SCOPES, Scope
 from ..efforts import WORDS, Effort, unit, writer
 from ..errors import RequestError
-from ..intervals import CI, direction, paired
+from ..intervals import CI, Gap, direction, paired
 from ..metrics import Metric, lacks_goal
-from ..tables import Finals, Table, finals
+from ..tables import Finals, Table, finals, show
 from ..tables.core import Record, records
 from ..tables.show import metric_headers
 
 _MAX_NAMED = 3  # maximum number of runs that a sentence lists
+_UNKNOWN = "Unknown"
+_YES_NO = (
+    "are ", "can ", "could ", "did ", "do ", "does ", "had ", "has ", "have ", "is ", "should ", "was ",
+    "were ", "will ", "would ",
+)  # fmt: skip
+"""Starts of questions that are answered by yes or no."""
 
 _ADDED: dict[Scope, tuple[str, list[str]]] = {
     "reference_training": ("the reference’s training", ["reference_training_share_flops"]),
@@ -35,12 +41,16 @@ Tone = Literal["good", "bad", "warn", "open", ""]
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that the answer shows large: its label, its value, a note below, and its tone."""
+    """A number that the answer shows large: its label, its value, a note below, and its tone.
+
+    `measure` names the known cost that the value compares, such as "training FLOPs"; empty for others.
+    """
 
     label: str
     value: str
     note: str
     tone: Tone = ""
+    measure: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,16 +83,16 @@ class Answer:
 def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answer:
     """Answer the question of an experiment.
 
-    The claims decide the verdict. Without claims, the best run is named only if the paired interval of its
-    score against the runner-up excludes 0; else the runs whose intervals against the baseline do.
+    The claims decide the verdict. Without claims, and for questions such as "Which …?", the best run is
+    named, but only if the paired interval of its score against the runner-up excludes 0. The cost follows.
 
     Args:
         table: The summary table.
         results: The results behind the table.
         judged: The claims of the experiment.
     """
-    verdict, tone = verdict_of(judged)
     frames, metric, name = results.frames, results.metric, results.frames.shown
+    verdict, tone = verdict_of(judged, frames.question)
     if frames.no_score:
         return Answer(f"{frames.no_score[0].upper()}{frames.no_score[1:]}.", verdict, tone)
     rows = {str(row["label"]): row for row in records(table.frame)}
@@ -105,115 +115,141 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
         elif rivals:
             sentence = f"{name[results.baseline]}, the baseline, has no score to compare with."
         return Answer(sentence, verdict, tone, (), " ".join(caveats))
-    best = max(rivals, key=lambda row: metric.sign * float(row["score_mean"]))
-    subject = _subject(results, rows, judged) or best
+    order = sorted(scored, key=lambda row: -metric.sign * float(row["score_mean"]))
+    said = by_score = _comparison(table, results, order, own)
+    if by_score.tone == "good" and not _asks_yes_no(frames.question):
+        verdict, tone = f"✓ Best: {show.first_line(name[said.of], 32)}", "good"
+    elif len(judged) == 1 and judged[0].seeds:
+        said = _of_claim(judged[0], results)
+    if not verdict:
+        verdict, tone = by_score.verdict, by_score.tone
+    subject = rows.get(said.of, own)
+    subject = next(row for row in order if row is not own) if subject is own else subject
     tiles = tuple(_tiles(subject, own, results)) if own in scored and subject in scored else ()
-    if len(judged) == 1 and judged[0].seeds:
-        return Answer(_of_claim(judged[0]), verdict, tone, tiles, " ".join(caveats))
-    sentence, its_verdict, its_tone = _comparison(table, results, scored, own)
-    if not judged:
-        verdict, tone = its_verdict, its_tone
-        if len(rivals) > 1 and best["delta_seeds"] > 1:
-            caveats.insert(0, f"The intervals do not account for {len(rivals)} runs having been compared.")
+    sentence, ahead = said.sentence, by_score.tone if said is by_score else tone
+    if ahead == "good" and subject["label"] == said.of and tiles and tiles[-1].measure:
+        cost = tiles[-1].value.removesuffix(" FLOPs")
+        if said.against != results.baseline:
+            cost += f" than {results.against}"
+        elif verdict == "✓ Yes":
+            cost = {"good": "yes, ", "bad": "no, "}.get(tiles[-1].tone, "") + cost
+            if (tiles[1].label, tiles[1].tone, tiles[-1].tone) == ("Examples", "good", "bad"):
+                verdict = "✓ Yes, per example"
+        sentence += f" In {tiles[-1].measure}: {cost}."
     return Answer(sentence, verdict, tone, tiles, " ".join(caveats))
 
 
-def verdict_of(judged: Sequence[Judged]) -> tuple[str, Tone]:
-    """Sum up the verdicts of claims; empty without any."""
+def verdict_of(judged: Sequence[Judged], question: str = "") -> tuple[str, Tone]:
+    """Sum up the verdicts of claims; empty without any. Only "Does …?" is answered by yes or no."""
     count = Counter(each.verdict for each in judged)
     holds, fails = count["holds"], count["does not hold"]
+    yes, no = f"All {holds} claims hold", "No claim holds"
+    if len(judged) == 1:
+        yes, no = ("Yes", "No") if _asks_yes_no(question) else ("The claim holds", "The claim does not hold")
     if not judged:
         return "", ""
-    several = len(judged) > 1
     if holds == len(judged):
-        return f"✓ All {holds} claims hold" if several else "✓ Yes", "good"
+        return f"✓ {yes}", "good"
     if fails == len(judged):
-        return "✗ No claim holds" if several else "✗ No", "bad"
+        return f"✗ {no}", "bad"
     if holds:
         return f"◐ Partly: {holds} of {len(judged)} claims hold{'s' * (holds == 1)}", "warn"
     return "… Not decided yet", "open"
 
 
-def _comparison(
-    table: Table, results: Finals, scored: Sequence[Record], own: Record
-) -> tuple[str, str, Tone]:
-    """Compare the best run with the runner-up, or else runs with the baseline; also return a verdict."""
+def _asks_yes_no(question: str) -> bool:
+    return question.casefold().startswith(_YES_NO)
+
+
+class _Said(NamedTuple):
+    """A sentence that compares two runs, and a verdict; `of` and `against` are labels, or else empty."""
+
+    of: str
+    against: str
+    sentence: str
+    verdict: str = ""
+    tone: Tone = ""
+
+
+def _comparison(table: Table, results: Finals, order: Sequence[Record], own: Record) -> _Said:
+    """Compare the best run with the runner-up, or else runs with the baseline.
+
+    Args:
+        order: Rows with a score, the best first.
+    """
     metric, name, baseline = results.metric, results.frames.shown, results.against
-    order = sorted(scored, key=lambda row: -metric.sign * float(row["score_mean"]))
     rivals = [row for row in order if row is not own]
     compared = [row for row in rivals if row["delta_seeds"]]
-    if own not in scored or not compared:
-        alone = f"{name[rivals[0]['label']]} scores {_score(rivals[0], metric)}"
-        return f"{alone}; it is not compared with {baseline}, the baseline.", "", ""
+    best = (compared or rivals)[0]
+    label = str(best["label"])
+    if own not in order or not compared:
+        alone = f"{name[label]} scores {_score(best, metric)}"
+        return _Said(label, "", f"{alone}; it is not compared with {baseline}, the baseline.")
     first, second = (str(row["label"]) for row in order[:2])
-    if first in table.best(table.column_named("score"), scored):
+    if first in table.best(table.column_named("score"), order):
         runs = results.runs.set_index("seed")
         gap = paired(*(runs.loc[runs["label"] == label, "score"] for label in (first, second)))
         is_runner_up = ", the runner-up," if len(order) > 2 else ""
-        by = f"{_amount(gap.mean, metric)} ({_evidence(gap.low, gap.high, gap.seeds, metric)})"
-        return f"{name[first]} beats {name[second]}{is_runner_up} by {by}.", "✓ Clear winner", "good"
+        text = f"{name[first]} beats {name[second]}{is_runner_up} by {_size(gap, metric)}."
+        return _Said(first, second, text, "✓ Clear winner", "good")
     better = [
-        f"{name[row['label']]} ({_delta(row, metric)}, {_of_row(row, metric)})"
+        name[row["label"]]
         for row in compared
         if metric.sign * direction(row["delta_low"], row["delta_high"]) > 0
     ]
-    if better:
-        beat = {1: "beats", 2: "both beat"}.get(len(better), "all beat")
-        text = f"{_list(better)} {beat} {baseline}, but the best is not clearly better than the runner-up."
-        return f"No clear winner: {text}", "≈ No clear winner", "open"
-    best = compared[0]
-    text = f"{name[best['label']]} scores {_away(best['delta_mean'], metric)} {baseline}"
-    none = "No run is clearly better: the best, " if len(rivals) > 1 else ""
     verdict = "… Not decided yet" if math.isnan(best["delta_low"]) else "≈ No clear winner"
-    return f"{none}{text} ({_of_row(best, metric)}).", verdict, "open"
+    subject = f"No run is clearly better: the best, {name[label]}," if len(rivals) > 1 else name[label]
+    text = f"{subject} scores {_away(_gap(best), metric, baseline)}."
+    if better:
+        beat = f"{_list(better)} {'beats' if len(better) == 1 else 'beat'} {baseline}"
+        text = f"{beat}, but the best is not clearly ahead of the runner-up."
+    return _Said(label, results.baseline, text, verdict, "open")
 
 
-def _subject(results: Finals, rows: dict[str, Record], judged: Sequence[Judged]) -> Record | None:
-    """Return the row that the only claim is about, if it is about a single run other than the baseline."""
-    if len(judged) == 1 and not judged[0].claim.of.minus:
-        with suppress(RequestError, ValueError):
-            (label,) = {results.frames.label_of(name) for name in judged[0].claim.of.of}
-            return rows.get(label) if label != results.baseline else None
-    return None
-
-
-def _of_claim(judged: Judged) -> str:
+def _of_claim(judged: Judged, results: Finals) -> _Said:
     """Write the difference of a claim as a sentence."""
     claim, metric = judged.claim, judged.metric
+    labels = ["", ""]
+    for i, side in enumerate((claim.of, claim.other)):
+        if not side.minus and claim.unit == SCORE:
+            with suppress(RequestError, ValueError):
+                (labels[i],) = {results.frames.label_of(name) for name in side.of}
     of, other = claim.of.text(judged.shown), claim.other.text(judged.shown)
-    evidence = _evidence(judged.low, judged.high, judged.seeds, metric)
-    if judged.verdict == "holds" and claim.unit == SCORE and metric.sign * judged.difference > 0:
-        return f"{of} beats {other} by {_amount(judged.difference, metric)} ({evidence})."
-    away = f"{_away(judged.difference, metric)} {other}"
-    text = f"scores {away}" if claim.unit == SCORE else f"is {away} in {claim.unit}"
-    return f"{of} {text} ({evidence})."
+    gap = Gap(judged.difference, judged.low, judged.high, judged.seeds)
+    if claim.unit != SCORE:
+        text = f"{of} is {_away(gap, metric, other, f' in {claim.unit}')}."
+    elif judged.verdict == "holds" and metric.sign * gap.mean > 0:
+        text = f"{of} beats {other} by {_size(gap, metric)}."
+    else:
+        text = f"{of} scores {_away(gap, metric, other)}."
+    return _Said(labels[0], labels[1], text)
 
 
-# ---- tiles
+# ---- tiles and costs
 
 
 def _tiles(row: Record, own: Record, results: Finals) -> Iterator[Tile]:
     """Describe a run by its score, its effort to reach the baseline's score, and its total cost."""
-    frames, metric = results.frames, results.metric
-    if row["delta_seeds"] == 0:
+    frames, metric, gap = results.frames, results.metric, _gap(row)
+    if gap.seeds == 0:
         return
-    scores = f"{metric.text(row['score_mean'])} against {metric.text(own['score_mean'])}"
-    side = metric.sign * direction(row["delta_low"], row["delta_high"])
+    scores = " against ".join(metric.texts([row["score_mean"], own["score_mean"]]))
+    side = metric.sign * direction(gap.low, gap.high)
     tone: Tone = "good" if side > 0 else "bad" if side < 0 else ""
     header = "score"
     if len(frames.averaged) == 1:
         header = metric_headers(frames.averaged, frames.declared)[frames.averaged[0]]
     label = f"Δ {header}, {frames.shown[row['label']]} − {results.against}"
-    yield Tile(label, _delta(row, metric), f"{scores}; {_of_row(row, metric)}", tone)
+    delta = f"{show.decimals(metric, *gap[:3]).text(gap.mean, '+')} {metric.of_differences}".rstrip()
+    yield Tile(label, delta, scores + (f"; {_evidence(gap, metric)}" if gap.seeds > 1 else ""), tone)
     is_reached = 2 * row["seeds_reached"] > row["seeds_compared"]
     efforts = [
         effort
         for effort in results.efforts
         if not (is_reached and math.isnan(row[f"fewer_{WORDS[effort].name}"]))  # unknown for this run
     ]
-    first = next(iter(efforts), None)
-    if first not in (None, "flops"):
-        yield _effort_tile(row, own, first, results)
+    if efforts and efforts[0] != "flops":
+        yield _effort_tile(row, own, efforts[0], results)
     if "flops" in efforts:
         yield _cost_tile(row, own, results)
 
@@ -229,29 +265,32 @@ def _effort_tile(row: Record, own: Record, effort: Effort, results: Finals) -> T
     divisor, unit_name = unit(effort, results.runs[effort])
     write = writer(effort, divisor)
     amounts = " instead of ".join(write(each[f"{words.name}_to_match"]) for each in (row, own))
+    note = f"{amounts}{f' {unit_name}' * bool(unit_name)} to reach {goal}{some}"
     factor, tone = _factor(row, effort)
-    return Tile(label, factor, f"{amounts}{f' {unit_name}' * bool(unit_name)} to reach {goal}{some}", tone)
+    is_cost = effort != "examples_seen" and factor != _UNKNOWN
+    return Tile(label, factor, note, tone, words.amount * is_cost)
 
 
 def _cost_tile(row: Record, own: Record, results: Finals) -> Tile:
     """Describe the FLOPs until a run reaches the baseline's final score, with all that the run needs."""
     frames = results.frames.only([row["label"], results.baseline])
     spent = [scope for scope, (_, parts) in _ADDED.items() if (frames.costs[parts] > 0).any(axis=None)]
-    label = "Training cost"
+    label, measure = "Training cost", "training FLOPs"
     if spent:
-        label = f"Total cost with {'scoring' if spent[0] == 'scoring' else 'the reference'}"
-    tile = _effort_tile(row, own, "flops", results)
+        needed = "scoring" if spent[0] == "scoring" else "the reference"
+        label, measure = f"Total cost with {needed}", f"total FLOPs with {needed}"
+    tile = replace(_effort_tile(row, own, "flops", results), label=label)
+    if not tile.measure:  # not reached
+        return tile
     uncounted = [scope for scope in spent if SCOPES.index(scope) > SCOPES.index(results.scope)]
-    if not uncounted or tile.value == "Not reached":
-        return replace(tile, label=label, value=_in_flops(tile.value))
-    total = finals(frames, results.baseline, spent[0]).matching.to_dict("index")
-    value, tone = _factor(total[row["label"]], "flops")
-    without = " and ".join(_ADDED[scope][0] for scope in uncounted)
-    return Tile(label, _in_flops(value), f"without {without}: {tile.value}", tone)
-
-
-def _in_flops(factor: str) -> str:
-    return factor if factor in ("Unknown", "Not reached") else f"{factor} FLOPs"
+    if uncounted:
+        total = finals(frames, results.baseline, spent[0]).matching.to_dict("index")
+        value, tone = _factor(total[row["label"]], "flops")
+        without = " and ".join(_ADDED[scope][0] for scope in uncounted)
+        tile = replace(tile, value=value, tone=tone, note=f"without {without}: {tile.value}")
+    if tile.value == _UNKNOWN:
+        return tile
+    return replace(tile, value=f"{tile.value} FLOPs", measure=measure)
 
 
 def _factor(row: Mapping[Any, Any], effort: Effort) -> tuple[str, Tone]:
@@ -260,7 +299,7 @@ def _factor(row: Mapping[Any, Any], effort: Effort) -> tuple[str, Tone]:
     factor, is_bound = float(row[f"fewer_{words.name}"]), bool(row[f"fewer_{words.name}_at_least"])
     fewer, as_many = ("less", "as much") if words.fewer.startswith("less") else ("fewer", "as many")
     if math.isnan(factor):
-        return "Unknown", ""
+        return _UNKNOWN, ""
     if math.isinf(factor):
         return f"∞ {fewer}", "good"
     if round(factor, 1) > 1:
@@ -274,38 +313,40 @@ def _factor(row: Mapping[Any, Any], effort: Effort) -> tuple[str, Tone]:
 # ---- words
 
 
+def _gap(row: Record, name: str = "delta") -> Gap:
+    """Return the difference of a row to the baseline, or its score, with its interval."""
+    return Gap(*(row[f"{name}_{part}"] for part in ("mean", "low", "high", "seeds")))
+
+
 def _score(row: Record, metric: Metric) -> str:
     """Write a score with its unit and interval, as in "26.7% (95% CI 16.3 to 37.0, n = 3)"."""
+    score = _gap(row, "score")
     space = " " if metric.suffix and not metric.in_percent else ""
-    score = f"{metric.text(row['score_mean'])}{space}{metric.suffix}"
-    evidence = _evidence(row["score_low"], row["score_high"], row["score_seeds"], metric)
-    return score if math.isnan(row["score_low"]) else f"{score} ({evidence})"
+    text = f"{metric.text(score.mean)}{space}{metric.suffix}"
+    return text if math.isnan(score.low) else f"{text} ({_evidence(score, metric)})"
 
 
-def _amount(value: float, metric: Metric) -> str:
-    """Write the size of a difference with its unit."""
-    return f"{metric.text(abs(value))} {metric.of_differences or 'in score'}"
+def _size(gap: Gap, metric: Metric) -> str:
+    """Write the size of a difference with its unit and interval, both without the sign of the difference."""
+    if gap.mean < 0:
+        gap = Gap(-gap.mean, -gap.high, -gap.low, gap.seeds)
+    size = show.decimals(metric, *gap[:3]).text(gap.mean)
+    return f"{size} {metric.of_differences or 'in score'} ({_evidence(gap, metric)})"
 
 
-def _away(value: float, metric: Metric) -> str:
-    """Write a difference as in "20.0 points above"."""
-    side = "below" if value < 0 else "above"
-    return " ".join(filter(None, (metric.text(abs(value)), metric.of_differences, side)))
+def _away(gap: Gap, metric: Metric, other: str, measure: str = "") -> str:
+    """Write a difference as in "20.0 points above uniform (95% CI 15.0 to 25.0, n = 3)"."""
+    size = show.decimals(metric, *gap[:3]).text(abs(gap.mean))
+    away = " ".join(filter(None, (size, metric.of_differences, "below" if gap.mean < 0 else "above")))
+    return f"{away} {other}{measure} ({_evidence(gap, metric)})"
 
 
-def _delta(row: Record, metric: Metric) -> str:
-    return f"{metric.text(row['delta_mean'], '+')} {metric.of_differences}".rstrip()
-
-
-def _of_row(row: Record, metric: Metric) -> str:
-    return _evidence(row["delta_low"], row["delta_high"], row["delta_seeds"], metric)
-
-
-def _evidence(low: float, high: float, seeds: float, metric: Metric) -> str:
+def _evidence(gap: Gap, metric: Metric) -> str:
     """Write an interval and the number of seeds."""
-    if math.isnan(low):
-        return "one seed, no interval" if seeds == 1 else f"n = {seeds:.0f}, no interval"
-    return f"{CI} {metric.text(low)} to {metric.text(high)}, n = {seeds:.0f}"
+    if math.isnan(gap.low):
+        return "one seed" if gap.seeds == 1 else f"n = {gap.seeds:.0f}, no interval"
+    low, high = show.decimals(metric, *gap[:3]).texts([gap.low, gap.high])
+    return f"{CI} {low} to {high}, n = {gap.seeds:.0f}"
 
 
 def _retracted(table: Table) -> Iterator[str]:

@@ -6,11 +6,13 @@ A union of studies has the claims of all, and then a section for each study with
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ..claims import studies
 from ..claims.judged import Judged, count_verdicts
@@ -23,6 +25,8 @@ from ..errors import NotYet, RequestError
 from ..figures import Plot, charts, draw, learnability, learning_curves, pareto
 from ..figures.selected import Pictures
 from ..frames import Frames
+from ..goodput import by_run, total
+from ..goodput import summary as summed_up
 from ..intervals import INTERVAL
 from ..provenance.history import History, load, recipe
 from ..provenance.warnings import Origins
@@ -30,14 +34,14 @@ from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
-from ..tables.claims import claims_table
-from ..units import duration, flops
+from ..tables.claims import MARKS, claims_table
+from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
-from .page import FigurePart, PageSection, ReportPage, TablePart, progress
-from .tables import cost_table, failure_table, machine_time, number_of
+from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
+from .tables import cost_table, failure_table, number_of
 
-_Makers = Mapping[str, Any]
-"""The arguments `own` and `pictures` of `gather`, by name."""
+if TYPE_CHECKING:
+    import pandas as pd
 
 _CHARTS = {"curves": "Learning curves", "pareto": "Score against cost"}
 
@@ -55,13 +59,13 @@ def gather(
     store.check_known(experiment)
     history, study = store.once(load, experiment), store.once(studies)[experiment]
     assert history is not None
-    makers: _Makers = {"own": own, "pictures": pictures}
+    makers = {"own": own, "pictures": pictures}
     claims = None
     if judged := load_verdicts(store, experiment):
         table = claims_table(judged, experiment, by_study=bool(study.parts))
         claims = TablePart("claims", "Claims", table, tuple(judged))
     if not study.parts:
-        return _study(store, history, claims, baseline, scope or study.scope, makers)
+        return _study(_Contents(store, history, scope or study.scope, makers, baseline), claims)
     if baseline is not None or scope is not None:
         raise RequestError(
             f"{experiment} is a union, whose studies set baseline and scope: report one of these instead"
@@ -70,7 +74,7 @@ def gather(
     sections = [PageSection("claims", "Claims", texts=none, claims=claims)]
     sections += [_part(store, name, spec, claims, makers) for name, spec in study.parts.items()]
     histories = [history, *filter(None, (store.once(load, name) for name in study.parts))]
-    reply = Answer(claims.table.caption, *verdict_of(judged)) if claims else Answer("")
+    reply = Answer(claims.table.caption, *verdict_of(judged, history.question)) if claims else Answer("")
     facts = _facts(history, len(study.parts))
     return ReportPage(store.url, histories, {}, reply, tuple(sections), facts)
 
@@ -83,99 +87,201 @@ def read_answer(store: Snapshot, experiment: str) -> Answer:
         with contextlib.suppress(NotYet):
             results = finals(store.frames(experiment), scope=study.scope)
             return answer(summary(results).marked(Origins.read(store, [experiment])), results, judged)
-    return Answer(count_verdicts(judged), *verdict_of(judged)) if judged else Answer("")
+    question = str(study.spec.get("question") or "")
+    return Answer(count_verdicts(judged), *verdict_of(judged, question)) if judged else Answer("")
 
 
 # ---- a study
 
+_TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
 
-def _study(
-    store: Snapshot,
-    history: History,
-    claims: TablePart | None,
-    baseline: str | None,
-    scope: Scope,
-    makers: _Makers,
-) -> ReportPage:
+
+@dataclass
+class _Contents:
+    """Collects tables and figures of a study.
+
+    Attributes:
+        scope: Which FLOPs count.
+        makers: The arguments `own` and `pictures` of `gather`, by name.
+        chosen: Label or run to compare with; None for the study's own baseline.
+        missing: Heading of a table or figure that could not be made → the reason.
+    """
+
+    store: Snapshot
+    history: History
+    scope: Scope
+    makers: Mapping[str, Any]
+    chosen: str | None = None
+    tables: list[TablePart] = field(default_factory=list)
+    figures: list[FigurePart] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def frames(self) -> Frames | None:
+        """The results; None if nothing has been evaluated yet."""
+        with contextlib.suppress(NotYet):
+            return self.store.frames(self.history.experiment)
+        return None
+
+    @cached_property
+    def baseline(self) -> str | None:
+        """Label of the baseline; None without results."""
+        return self.frames.baseline(self.chosen) if self.frames else None
+
+    def add_results(self, frames: Frames, judged: Sequence[Judged]) -> Answer:
+        """Add the tables that every page has, and return the answer."""
+        try:
+            results = finals(frames, self.baseline, self.scope)
+        except NotYet as error:
+            self.missing["Final scores"] = str(error)
+            return Answer("No run has completed yet.")
+        origins = Origins.read(self.store, [frames.experiment])
+        table = summary(results).marked(origins)
+        self.tables.append(_summary_part(table, results))
+        with contextlib.suppress(NotYet):  # raised if the baseline has not completed
+            if len(frames.competitors) > 1:
+                self.tables.extend(_of_runs("speedups", speedup_table(results).marked(origins)))
+        return answer(table, results, judged)
+
+    def add_charts(self, frames: Frames) -> None:
+        """Add the interactive figures that every page has, with a variant for each known effort or cost."""
+        curves, total = score_curves(frames, self.scope), len(frames.competitors)
+        few = f" Drawn: {charts.MOST_SERIES} of {total:,} labels, the baseline and those with the best score."
+        best = _best(frames, curves, self.baseline) if total > charts.MOST_SERIES else frames
+        few = "" if best is frames else few
+        efforts = known(curves)
+        cost = cost_of(curves[curves["final"]])
+        costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
+        for name, axes in {"curves": efforts or ["examples_seen"], "pareto": costs}.items():
+            sheet = _sheet_of(self.history, name)
+            variants: dict[str, dict[str, Any]] = {}
+            plots: list[Plot] = []
+            for effort in axes:
+                try:
+                    if name == "curves":
+                        together = sheet.legend is not None
+                        plot = learning_curves(best, self.baseline, effort, self.scope, together=together)
+                    else:
+                        plot = pareto(frames, self.baseline, self.scope, over=effort)
+                        plot = charts.limited(plot, frames.score.sign)
+                except NotYet as error:
+                    if variants:  # only unfinished runs have this effort
+                        continue
+                    self.missing[_CHARTS[name]] = str(error)
+                    break
+                stem = f"{name}_{WORDS[effort].name}" if variants else name
+                texts = replace(plot.texts, caption=plot.texts.caption + few)
+                plot = replace(plot, name=stem, sheet=sheet, texts=texts)
+                variant = charts.curves(plot) if name == "curves" else charts.pareto(plot)
+                variant["about"] += few
+                variants[WORDS[effort].axis] = variant | {"caption": texts.caption, "printed": stem}
+                plots.append(plot)
+            if variants:
+                part = FigurePart(name, _CHARTS[name], tuple(plots), self.history.experiment, variants)
+                self.figures.append(part)
+
+    def add_requested(self) -> None:
+        """Add the tables and figures that the study's spec asks for, in order, unless the page has them."""
+        experiment, frames = self.history.experiment, self.frames
+        page = {"baseline": self.baseline, "scope": self.scope}
+        # Name of each table and figure of every page → horizontal axes of an interactive figure.
+        axes = {part.name: {*part.variants} for part in self.figures}
+        axes |= {part.name: set() for part in self.tables}
+        names = Counter([*axes])
+        for report in self.history.spec.get("reports", []):
+            options = {key: value for key, value in report.items() if value not in (None, [], ())}
+            is_table = options.pop("kind") == "table"
+            name = str(options.pop("name", "summary")) if is_table else str(report["kind"])
+            stem = stem_of(name)
+            title = _heading(stem)
+            if name == "claims" and self.history.spec.get("claims"):  # the page has a list of them
+                continue
+            try:
+                if frames and "baseline" in options:
+                    options["baseline"] = frames.baseline(options["baseline"])
+                elif (
+                    frames and "runs" in options and self.baseline not in frames.only(options["runs"]).labels
+                ):
+                    options["baseline"] = None
+                options = page | options
+                others = {key for key, value in options.items() if key not in page or page[key] != value}
+                is_default = name in axes and others <= {"figure", "published", "over"}
+                over = WORDS.get(options.get("over", ""))
+                if is_default and (over is None or over.axis in axes[name]):
+                    continue
+                if count := names[stem]:
+                    title = f"{title}: {_options_in_words(report) or count + 1}"
+                part = f"{stem}-{count + 1}" if count else stem
+                if is_table:
+                    given = {key: value for key, value in options.items() if key in _TABLE_OPTIONS}
+                    table = named_table(
+                        self.store, name, [experiment], own=self.makers["own"], shape=Shape.of(options),
+                        with_published=options.get("published", True), **given,
+                    )  # fmt: skip
+                    if any(table.markdown() == other.table.markdown() for other in self.tables):
+                        continue
+                    self.tables.append(TablePart(part, title, table))
+                else:
+                    options |= {"sheet": Sheet(**options.pop("figure", {})), **self.makers}
+                    plot = replace(draw(name, self.store, experiment, **options), name=part)
+                    self.figures.append(FigurePart(part, title, (plot,), experiment))
+                names[stem] += 1
+            except RequestError as error:
+                self.missing[title] = str(error)
+
+
+def _study(body: _Contents, claims: TablePart | None) -> ReportPage:
     """Collect the contents of the page of a study."""
-    reply, compared, frames = Answer("Nothing has been evaluated yet."), None, None
-    results = PageSection("results", "Results")
+    store, history, frames = body.store, body.history, body.frames
+    reply = Answer("Nothing has been evaluated yet.")
     with contextlib.suppress(NotYet):
-        frames = store.frames(history.experiment)
-        compared = frames.baseline(baseline)
-        reply = _add_results(results, store, frames, compared, scope, claims.judged if claims else ())
-        _add_charts(results, frames, history, compared, scope)
-    _add_requested(results, store, history, frames, compared, scope, makers)
-    if all(part.name != "learnability" for part in results.figures):
+        if frames is not None:
+            reply = body.add_results(frames, claims.judged if claims else ())
+            body.add_charts(frames)
+    body.add_requested()
+    if all(part.name != "learnability" for part in body.figures):
         with contextlib.suppress(NotYet):
             plot = learnability(store, history.experiment)
-            results.figures.append(FigurePart(plot.name, _heading(plot.name), (plot,), history.experiment))
+            body.figures.append(FigurePart(plot.name, _heading(plot.name), (plot,), history.experiment))
     if claims is not None and (frames is None or len(frames.competitors) < 2):
-        reply = Answer(claims.table.caption, *verdict_of(claims.judged))
-    elif claims is None and results.figures and frames is None:
+        reply = Answer(claims.table.caption, *verdict_of(claims.judged, history.question))
+    elif claims is None and body.figures and frames is None:
         reply = Answer("This study evaluates no run: it examines the selected examples.")
-    hero = next((part for part in results.figures if part.variants), None)
-    tables = {part.name: part for part in results.tables}
-    speedups = [*filter(None, [tables.pop("speedups", None)])]
-    figures = [part for part in results.figures if part is not hero]
+    hero = next((part for part in body.figures if part.variants), None)
+    speedups = [part for part in body.tables if part.name == "speedups"]
     sections = [
-        PageSection("results", "Results", tables=[*tables.values()]),
+        PageSection("results", "Results", tables=[part for part in body.tables if part.name != "speedups"]),
         PageSection("claims", "Claims", claims=claims),
-        PageSection("figures", "Figures", figures=figures),
-        PageSection("not-made", "Not available yet", missing=results.missing),
+        PageSection("figures", "Figures", figures=[part for part in body.figures if part is not hero]),
+        PageSection("not-made", "Not available yet", missing=body.missing),
         PageSection("speedups", "Speed-ups", tables=speedups, is_folded=True),
         *_spent(history),
-        PageSection("reproduce", "How to reproduce", recipe=recipe(history, baseline, scope)),
+        PageSection("reproduce", "How to reproduce", recipe=recipe(history, body.chosen, body.scope)),
     ]
-    options, colors = {"baseline": compared, "scope": scope}, store.colors(history.experiment)
+    options, colors = {"baseline": body.baseline, "scope": body.scope}, store.colors(history.experiment)
     shown = tuple(section for section in sections if not section.is_empty)
     return ReportPage(store.url, [history], options, reply, shown, colors=colors, hero=hero)
 
 
 def _spent(history: History) -> Iterator[PageSection]:
-    """Yield the sections about costs, machine time, and failures."""
+    """Yield the sections about costs and failures."""
     table, failures = cost_table(history), failure_table(history)
     texts = ["No run has a planned price or has taken any time yet."] * (table is None)
     texts += ["No attempt has failed."] * (failures is None)
-    yield PageSection("costs", "Costs", texts, tables=_of_runs("costs", table), is_folded=True)
-    if time := machine_time(history):
-        shares, bars, sentence = time
-        tables = _of_runs("goodput", shares)
-        yield PageSection("goodput", "Machine time", [sentence], bars=bars, tables=tables, is_folded=True)
+    goodput = total(by_run(history.times).values())
+    if goodput.ratio is not None:
+        command = f"`jestlab costs {shlex.quote(history.experiment)} --goodput`"
+        texts.append(f"G{sentence(summed_up(goodput))[1:]} By run: {command}.")
+    tables = _of_runs("costs", table) if table else []
+    yield PageSection("costs", "Costs", texts, tables=tables, is_folded=True)
     if failures is not None:
         yield PageSection("failures", "Failures", tables=[TablePart("failures", "Failures", failures)])
 
 
-def _of_runs(name: str, table: Table | None) -> list[TablePart]:
-    """Return a table with a row for each label, without columns that say nothing; empty without a table."""
-    if table is None:
-        return []
-    return [TablePart(name, name.capitalize(), table, hidden=frozenset(table.constant - {"run"}))]
-
-
-def _add_results(
-    body: PageSection,
-    store: Snapshot,
-    frames: Frames,
-    baseline: str,
-    scope: Scope,
-    judged: Sequence[Judged],
-) -> Answer:
-    """Add the tables that every page has, and return the answer."""
-    try:
-        results = finals(frames, baseline, scope)
-    except NotYet as error:
-        body.missing["Final scores"] = str(error)
-        return Answer("No run has completed yet.")
-    origins = Origins.read(store, [frames.experiment])
-    table = summary(results).marked(origins)
-    body.tables.append(_summary_part(table, results))
-    with contextlib.suppress(NotYet):  # raised if the baseline has not completed
-        if len(frames.competitors) > 1:
-            speedups = speedup_table(results).marked(origins)
-            factors = {column.key for column in speedups.columns if column.family == "factors"}
-            body.tables.extend(replace(part, drawn=factors) for part in _of_runs("speedups", speedups))
-    return answer(table, results, judged)
+def _of_runs(name: str, table: Table) -> list[TablePart]:
+    """Return a table with a row for each label, without columns that say nothing."""
+    hidden = table.limited(MOST_ROWS).constant - {"run"}
+    return [TablePart(name, name.capitalize(), table, hidden=frozenset(hidden))]
 
 
 def _summary_part(table: Table, results: Finals) -> TablePart:
@@ -185,106 +291,26 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     scores = averaged if len(averaged) == 1 else ["score"]
     first = {"run", "delta", "examples_seen", cost, *factors, *scores}
     keys = {column.key for column in table.columns} if averaged else first
-    hidden = (keys - first) | (table.constant - {"run", "score", *averaged})
+    hidden = (keys - first) | (table.limited(MOST_ROWS).constant - {"run", "score", *averaged})
     seeds = sorted({*table.frame.loc[~table.frame["apart"], "seeds"]} - {0})
+    caption = "Scores of one seed."
     if seeds and seeds[-1] > 1:
         counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
         caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."
-    else:
-        caption = "Scores of one seed, which have no confidence interval."
     return TablePart(
-        "summary", "Final scores", table, (), caption, frozenset(hidden), ["delta"], results.metric.sign
+        "summary", "Final scores", table, caption=caption, hidden=frozenset(hidden), sign=results.metric.sign
     )
 
 
-def _add_charts(body: PageSection, frames: Frames, history: History, baseline: str, scope: Scope) -> None:
-    """Add the interactive figures that every page has, with a variant for each known effort or cost."""
-    curves = score_curves(frames, scope)
-    efforts = known(curves)
-    cost = cost_of(curves[curves["final"]])
-    costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
-    for name, axes in {"curves": efforts or ["examples_seen"], "pareto": costs}.items():
-        sheet = _sheet_of(history, name)
-        variants: dict[str, dict[str, Any]] = {}
-        plots: list[Plot] = []
-        for effort in axes:
-            try:
-                if name == "curves":
-                    plot = learning_curves(frames, baseline, effort, scope, together=sheet.legend is not None)
-                else:
-                    plot = pareto(frames, baseline, scope, over=effort)
-            except NotYet as error:
-                if variants:  # only unfinished runs have this effort
-                    continue
-                body.missing[_CHARTS[name]] = str(error)
-                break
-            stem = f"{name}_{WORDS[effort].name}" if variants else name
-            plot = replace(plot, name=stem, sheet=sheet)
-            variant = charts.curves(plot) if name == "curves" else charts.pareto(plot)
-            variant |= {"caption": plot.texts.caption, "printed": stem}
-            variants[WORDS[effort].axis] = variant
-            plots.append(charts.printable(plot, variant))
-        if variants:
-            body.figures.append(FigurePart(name, _CHARTS[name], tuple(plots), history.experiment, variants))
+def _best(frames: Frames, curves: pd.DataFrame, baseline: str | None) -> Frames:
+    """Keep the references, the baseline, and the labels with the best scores, as many as a chart can show."""
+    ends = curves.groupby(["label", "seed"])["score"].last().groupby("label").mean()
+    scores = (ends * (1.0 if frames.no_score else frames.score.sign)).fillna(-math.inf).to_dict()
+    order = sorted(frames.competitors, key=lambda label: (label != baseline, -scores.get(label, -math.inf)))
+    return frames.only([*frames.reference_labels, *order[: charts.MOST_SERIES]])
 
 
 # ---- reports of a spec
-
-_TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
-
-
-def _add_requested(
-    body: PageSection,
-    store: Snapshot,
-    history: History,
-    frames: Frames | None,
-    baseline: str | None,
-    scope: Scope,
-    makers: _Makers,
-) -> None:
-    """Add the tables and figures that a study's spec asks for, in order, unless `body` has them."""
-    page = {"baseline": baseline, "scope": scope}
-    # Name of each table and figure of every page → horizontal axes of an interactive figure.
-    axes = {part.name: {*part.variants} for part in body.figures} | {part.name: set() for part in body.tables}
-    names = Counter([*axes])
-    for report in history.spec.get("reports", []):
-        options = {key: value for key, value in report.items() if value not in (None, [], ())}
-        is_table = options.pop("kind") == "table"
-        name = str(options.pop("name", "summary")) if is_table else str(report["kind"])
-        stem = stem_of(name)
-        title = _heading(stem)
-        if name == "claims" and history.spec.get("claims"):  # the page has a list of them
-            continue
-        try:
-            if frames and "baseline" in options:
-                options["baseline"] = frames.baseline(options["baseline"])
-            elif frames and "runs" in options and baseline not in frames.only(options["runs"]).labels:
-                options["baseline"] = None
-            options = page | options
-            others = {key for key, value in options.items() if key not in page or page[key] != value}
-            is_default = name in axes and others <= {"figure", "published", "over"}
-            over = WORDS.get(options.get("over", ""))
-            if is_default and (over is None or over.axis in axes[name]):
-                continue
-            if count := names[stem]:
-                title = f"{title}: {_options_in_words(report) or count + 1}"
-            part = f"{stem}-{count + 1}" if count else stem
-            if is_table:
-                given = {key: value for key, value in options.items() if key in _TABLE_OPTIONS}
-                table = named_table(
-                    store, name, [history.experiment], own=makers["own"], shape=Shape.of(options),
-                    with_published=options.get("published", True), **given,
-                )  # fmt: skip
-                if any(table.markdown() == other.table.markdown() for other in body.tables):
-                    continue
-                body.tables.append(TablePart(part, title, table))
-            else:
-                options |= {"sheet": Sheet(**options.pop("figure", {})), **makers}
-                plot = replace(draw(name, store, history.experiment, **options), name=part)
-                body.figures.append(FigurePart(part, title, (plot,), history.experiment))
-            names[stem] += 1
-        except RequestError as error:
-            body.missing[title] = str(error)
 
 
 def _options_in_words(report: Mapping[str, Any]) -> str:
@@ -319,9 +345,9 @@ def _part(
     name: str,
     as_launched: Mapping[str, Any],
     claims: TablePart | None,
-    makers: _Makers,
+    makers: Mapping[str, Any],
 ) -> PageSection:
-    """Return the section of a study in a union, with its claims and everything that its spec asks for."""
+    """Return the section of a study in a union, with everything that its spec asks for."""
     judged = [replace(each, scale="") for each in claims.judged if each.experiment == name] if claims else []
     history, study = store.once(load, name), store.once(studies).get(name)
     section = PageSection(
@@ -329,25 +355,22 @@ def _part(
         str(as_launched.get("question") or name),
         study=name,
         source=str(as_launched.get("paper") or ""),
-        claims=claims if judged else None,
-        verdict=count_verdicts(judged) if judged else "",
+        texts=[count_verdicts(judged)] if judged else [],
+        verdicts=[verdict for verdict in MARKS for each in judged if each.verdict == verdict],
     )
     if history is None or study is None or history.runs.empty:
         banner = ("Unfinished", f"Not launched yet: run `jestlab launch {shlex.quote(name)}`")
         return replace(section, banners=(banner,))
-    frames = None
-    with contextlib.suppress(NotYet):
-        frames = store.frames(name)
-    baseline = frames.baseline() if frames else None
-    _add_requested(section, store, history, frames, baseline, study.scope, makers)
+    body = _Contents(store, history, study.scope, makers)
+    body.add_requested()
     banners = [("Unfinished", text)] if (text := progress(history)) else []
     if _run_keys(study.spec) != _run_keys(as_launched):
         text = "this study was later launched by itself with another spec; its current results are shown."
         banners.append(("Changed", text))
     # Several studies have tables and figures with the same name.
-    tables = [replace(part, name=f"{name}-{part.name}") for part in section.tables]
-    figures = [replace(part, name=f"{name}-{part.name}") for part in section.figures]
-    return replace(section, banners=banners, tables=tables, figures=figures)
+    tables = [replace(part, name=f"{name}-{part.name}") for part in body.tables]
+    figures = [replace(part, name=f"{name}-{part.name}") for part in body.figures]
+    return replace(section, banners=banners, tables=tables, figures=figures, missing=body.missing)
 
 
 def _run_keys(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ const SAID_FOR = 1500; // milliseconds for which a button shows its result
 
 /** Return the content of a file as bytes; embedded files are compressed. */
 async function content(name) {
-  if (!isHere(name)) {
+  if (DATA.place && !(name in DATA.files)) {
     const answer = await fetch(DATA.place.replace("FILE", encodeURIComponent(name)), { credentials: "same-origin" });
     if (!answer.ok) throw new Error(await answer.text());
     return new Uint8Array(await answer.arrayBuffer());
@@ -15,13 +15,11 @@ async function content(name) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-const isHere = (name) => name in DATA.files || !DATA.place;
-
 async function textOf(name) {
   return new TextDecoder().decode(await content(name));
 }
 
-const TYPES = { csv: "text/csv", json: "application/json", pdf: "application/pdf", png: "image/png", svg: "image/svg+xml" };
+const TYPES = { csv: "text/csv", json: "application/json", pdf: "application/pdf", svg: "image/svg+xml" };
 
 function save(name, blob) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name });
@@ -29,78 +27,73 @@ function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-async function saveFile(name) {
-  const type = TYPES[name.split(".").pop()] ?? "text/plain";
-  save(name, new Blob([await content(name)], { type }));
-}
-
 /** Return a figure as PNG: its SVG at three times the printed size, or else the image that the page shows. */
 async function png(name, image) {
-  let source = image?.src;
-  if (!source || DATA.files[`${name}.svg`]) {
-    const letters = await textOf(`${name}.svg`);
-    source = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(letters)}`;
-  }
   const drawing = new Image();
-  drawing.src = source;
+  const isVector = !image || `${name}.svg` in DATA.files;
+  drawing.src = isVector
+    ? `data:image/svg+xml;charset=utf-8,${encodeURIComponent(await textOf(`${name}.svg`))}`
+    : image.src;
   await drawing.decode();
-  const scale = source.startsWith("data:image/svg") ? 3 : 1;
-  const canvas = make("canvas", { width: Math.round(scale * drawing.naturalWidth), height: Math.round(scale * drawing.naturalHeight) });
+  const scale = isVector ? 3 : 1;
+  const [width, height] = [drawing.naturalWidth, drawing.naturalHeight].map((size) => Math.round(scale * size));
+  const canvas = make("canvas", { width, height });
   const context = canvas.getContext("2d");
   context.fillStyle = "#ffffff";
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(drawing, 0, 0, canvas.width, canvas.height);
+  context.fillRect(0, 0, width, height);
+  context.drawImage(drawing, 0, 0, width, height);
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
 /** Copy a text. If the browser denies access to the clipboard (pages from disk), copy a selection instead. */
 async function copyText(text) {
+  const before = document.activeElement;
+  const field = make("textarea", { class: "offscreen", readonly: true, "aria-hidden": "true", tabindex: "-1" });
   try {
     await navigator.clipboard.writeText(text);
-    return true;
+    return "Copied";
   } catch {
-    const before = document.activeElement;
-    const field = make("textarea", { class: "offscreen", readonly: true, "aria-hidden": "true", tabindex: "-1" });
     field.value = text;
     document.body.append(field);
     field.select();
-    const copied = document.execCommand("copy");
+    return document.execCommand("copy") ? "Copied" : "Copying failed";
+  } finally {
     field.remove();
     before?.focus();
-    return copied;
   }
 }
 
-async function copyPng(name, image) {
-  const drawn = png(name, image);
-  try {
-    await navigator.clipboard.write([new ClipboardItem({ "image/png": drawn })]);
-    return "Copied";
-  } catch {
-    save(`${name}.png`, await drawn);
-    return "Saved: this browser copies no images";
-  }
-}
-
-/** Do what a button is for; return the result that the button then shows. */
+/**
+ * Copy or save what a button names, and return the result that the button then shows. `data-copy` is the id of an
+ * element, or a file; a name that starts with a dot is a file of the figure that is shown.
+ */
 async function act(button) {
-  const { copy, copyFile, copyPlot, saveFile: file, savePlot } = button.dataset;
-  const files = button.closest(".files");
-  const plot = files?.dataset.plot;
-  const image = files?.closest("section").querySelector(`img[data-plot="${CSS.escape(plot ?? "")}"]`);
-  if (copy) return (await copyText(document.getElementById(copy).textContent)) ? "Copied" : "Copying failed";
-  if (copyFile) return (await copyText(await textOf(copyFile))) ? "Copied" : "Copying failed";
-  if (copyPlot) return copyPng(plot, image);
-  if (savePlot === ".png") save(`${plot}.png`, await png(plot, image));
-  else await saveFile(file ?? plot + savePlot);
-  return "Saved";
+  const { copy, save: saved } = button.dataset;
+  const plot = button.closest(".files")?.dataset.plot ?? "";
+  const name = (copy ?? saved).replace(/^\./, `${plot}.`);
+  if (!name.endsWith(".png")) {
+    if (copy) return copyText(document.getElementById(copy)?.textContent ?? (await textOf(name)));
+    save(name, new Blob([await content(name)], { type: TYPES[name.split(".").pop()] ?? "text/plain" }));
+    return "Saved";
+  }
+  const drawn = png(plot, button.closest("section").querySelector(`img[data-plot="${CSS.escape(plot)}"]`));
+  if (copy) {
+    try {
+      await navigator.clipboard.write([new ClipboardItem({ "image/png": drawn })]);
+      return "Copied";
+    } catch {
+      // Browsers that copy no images save them instead.
+    }
+  }
+  save(name, await drawn);
+  return copy ? "Saved: this browser copies no images" : "Saved";
 }
 
 const said = make("p", { class: "offscreen", role: "status" });
 document.body.append(said);
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("button[data-copy], .files button");
+  const button = event.target.closest("button[data-copy], button[data-save]");
   if (!button || button.dataset.says) return;
   const before = button.textContent;
   button.dataset.says = "1";

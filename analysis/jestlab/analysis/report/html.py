@@ -9,7 +9,7 @@ import io
 import json
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import resources
 from itertools import chain
@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..claims.evidence import Verdict
 from ..colors import LabelColor
-from ..figures.charts import SHOWN_AT_FIRST
-from ..goodput import percent
 from ..intervals import direction
 from ..tables.claims import MARKS
-from ..tables.core import Record, records
+from ..tables.core import Record, plain, records
 from ..tables.explain import page_data
 from ..tables.formats import OnPage, prose
 from ..units import sentence
-from .page import FigurePart, ReportPage, TablePart
+from .page import FigurePart, ReportPage, TablePart, progress
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -50,9 +48,6 @@ BETWEEN = "<hr hidden>"
 
 _CLASSES: dict[Verdict, str] = {"holds": "good", "does not hold": "bad"}
 """Verdict → CSS class; "open" for the others."""
-
-_MOST_DRAWN = 200  # rows of a table with drawings in its cells
-_MOST_FAILURES = 200  # rows of the table of failures
 
 LogLink = Callable[[Record], str]
 """Returns the address of the log in a row of the table of failures; empty if it can't be reached."""
@@ -88,37 +83,37 @@ def document(
     files = {name: content for name, content in embedded.items() if not name.endswith(".png")}
     files[PROVENANCE] = provenance(page)
     parts = {name: Markup(text) for name, text in (scripts | {"style": style()}).items()}
-    return _render(
-        page,
-        files,
-        log,
-        image=lambda part: _image(image(part), small=bool(part.variants)),
-        document=parts | {"policy": policy},
-    )
+    return fragment(
+        page, lambda part: _image(image(part), small=bool(part.variants)), log,
+        embedded=files, document=parts | {"policy": policy},
+    )  # fmt: skip
 
 
 def fragment(
-    page: ReportPage, image: Callable[[FigurePart], Mapping[str, Any]], log: LogLink, place: str
+    page: ReportPage,
+    image: Callable[[FigurePart], Mapping[str, Any]],
+    log: LogLink,
+    place: str = "",
+    embedded: Mapping[str, bytes] | None = None,
+    document: Mapping[str, str] | None = None,
 ) -> str:
-    """Render a page as a part of another page, without its scripts.
+    """Render a page as a part of another page, without its scripts, or as a document.
 
     Args:
         page: The contents.
         image: Returns the `src` and the `width` of a figure.
         log: Links to logs.
-        place: Address of its files, with FILE instead of a name.
+        place: Address of its files, with FILE instead of a name; empty if they are embedded.
+        embedded: Name → content of the embedded files, besides tables in Markdown.
+        document: Scripts, style, and policy of a document.
     """
-    return _render(page, {}, log, place, image=image, document=None)
-
-
-def _render(
-    page: ReportPage, embedded: Mapping[str, bytes], log: LogLink, place: str | None = None, **values: Any
-) -> str:
-    """Fill in the template, including the data that scripts read."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    files = {**embedded, **{f"{part.name}.md": part.table.markdown().encode() for part in page.tables}}
+    files = {
+        **(embedded or {}),
+        **{f"{part.name}.md": part.shown.markdown().encode() for part in page.tables},
+    }
     data = {
         "figures": {part.name: {"variants": part.variants} for part in page.figures if part.variants},
         "files": {name: _base64(gzip.compress(content, mtime=0)) for name, content in files.items()},
@@ -132,13 +127,15 @@ def _render(
         "prose": lambda text: Markup(prose(text).replace(" = ", "\u00a0=\u00a0")),
         "sentence": sentence,
         "markup": Markup,
-        "percent": percent,
         "quote": shlex.quote,
         "on_page": lambda part: _on_page(part, page.colors, log),
     }
-    environment.globals |= {"marks": MARKS, "classes": _CLASSES, "shown_at_first": SHOWN_AT_FIRST}
+    environment.globals |= {"marks": MARKS, "classes": _CLASSES, "between": BETWEEN}
     template = environment.get_template("page.html.j2")
-    return template.render(page=page, data=Markup(_json(data)), between=BETWEEN, **values) + "\n"
+    text = template.render(
+        page=page, image=image, document=document, data=Markup(_json(data)), unfinished=progress(page.history)
+    )
+    return f"{text}\n"
 
 
 def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) -> OnPage:
@@ -146,15 +143,14 @@ def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) ->
     from markupsafe import Markup
 
     swatch = Markup('<i class="swatch" style="background:{}"></i>')
-    labels = [row for row in part.table.rows if row in colors] if part.table.opens else []
-    after = _drawings(part) if len(part.table.frame) <= _MOST_DRAWN else {}
+    labels = [row for row in part.shown.rows if row in colors] if part.table.opens else []
+    after = _drawings(part)
     if part.name == "failures":
         link = Markup(' <a href="{}">Open</a>')
-        rows = records(part.table.frame)[:_MOST_FAILURES]
+        rows = records(part.shown.frame)
         after = {(row["row"], "log"): link.format(place) for row in rows if (place := log(row))}
     return OnPage(
         part.name,
-        most=_MOST_FAILURES if part.name == "failures" else None,
         hidden=part.hidden,
         cards=part.name == "summary",
         before={row: swatch.format(colors[row].css) for row in labels},
@@ -163,44 +159,32 @@ def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) ->
 
 
 def _drawings(part: TablePart) -> dict[tuple[str, str], Markup]:
-    """Draw each number as a dot, its interval as a line, seeds as small dots, and no difference as a rule.
-
-    Factors, which have no interval, are drawn on a logarithmic scale.
-    """
+    """Draw each difference as a dot, its interval as a line, seeds as small dots, and 0 as a rule."""
     from markupsafe import Markup
 
-    drawn: dict[tuple[str, str], Markup] = {}
-    parts = part.table.parts
-    if parts is None:
-        return drawn
-    for key in part.drawn:
-        seeds = parts.groupby("row")[key].agg(list)
-        numbers = {}
-        for row in records(part.table.frame):
-            runs = seeds.get(row["row"], [])
-            if key == "delta":
-                numbers[row["row"]] = [row[f"delta_{name}"] for name in ("mean", "low", "high")] + runs
-            else:
-                factors = [row[key], math.nan, math.nan, *runs]
-                numbers[row["row"]] = [math.log(each) if each > 0 else math.nan for each in factors]
-        known = [0.0, *filter(math.isfinite, chain(*numbers.values()))]
-        low, width = min(known), max(known) - min(known) or 1.0
-        for name, values in numbers.items():
-            if math.isfinite(values[0]):
-                tone = {1.0: "good", -1.0: "bad"}.get(part.sign * direction(*values[1:3]), "")
-                drawn[name, key] = Markup(_dots(tone, [(value - low) / width for value in (0.0, *values)]))
+    table, drawn = part.shown, dict[tuple[str, str], Markup]()
+    if part.name != "summary" or table.parts is None or "delta_mean" not in table.frame:
+        return {}
+    seeds = table.parts.groupby("row")["delta"].agg(list)
+    parts = [f"delta_{name}" for name in ("mean", "low", "high")]
+    rows = {
+        (row["row"], "delta"): [0.0, *(row[part] for part in parts), *seeds.get(row["row"], [])]
+        for row in records(table.frame)
+    }
+    known = [*filter(math.isfinite, chain(*rows.values()))]
+    low, width = min(known), max(known) - min(known) or 1.0
+    for cell, values in rows.items():
+        rule, middle, start, end, *dots = (4 + 64 * (value - low) / width for value in values)
+        if math.isfinite(middle):
+            tone = {1.0: "good", -1.0: "bad"}.get(part.sign * direction(*values[2:4]), "")
+            line = "" if math.isnan(start) else f'<path class="ci" d="M{start:.1f} 8H{end:.1f}"/>'
+            small = "".join(f'<circle cx="{x:.1f}" cy="8" r="1.5"/>' for x in dots if math.isfinite(x))
+            drawn[cell] = Markup(
+                f'<svg class="bar-cell {tone}" viewBox="0 0 72 16" aria-hidden="true">'
+                f'<path d="M{rule:.1f} 0V16"/>{line}{small}'
+                f'<circle class="dot" cx="{middle:.1f}" cy="8" r="3.5"/></svg>'
+            )
     return drawn
-
-
-def _dots(tone: str, places: Sequence[float]) -> str:
-    """Draw the places, from 0 to 1, of no difference, a number, its interval, and seeds; NaN for none."""
-    rule, middle, start, end, *seeds = (4 + 64 * place for place in places)
-    line = "" if math.isnan(start) else f'<path class="ci" d="M{start:.1f} 8H{end:.1f}"/>'
-    small = "".join(f'<circle cx="{x:.1f}" cy="8" r="1.5"/>' for x in seeds if math.isfinite(x))
-    return (
-        f'<svg class="bar-cell {tone}" viewBox="0 0 72 16" aria-hidden="true"><path d="M{rule:.1f} 0V16"/>'
-        f'{line}{small}<circle class="dot" cx="{middle:.1f}" cy="8" r="3.5"/></svg>'
-    )
 
 
 def provenance(page: ReportPage) -> bytes:
@@ -255,8 +239,6 @@ def _json(value: Any) -> str:
 
 def _finite(value: Any) -> Any:
     """Replace NaN and infinities, which JSON lacks, by None, for which charts leave a gap."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else plain(value)

@@ -24,10 +24,6 @@ function shortened(text, most = 60) {
   return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text;
 }
 
-function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
 /** Make a table of texts; the first column names the rows, `left` lists the other columns that contain words. */
 function table(headers, rows, left = []) {
   const side = (i) => ({ class: left.includes(i) ? "left" : null });
@@ -43,21 +39,17 @@ function table(headers, rows, left = []) {
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-// Tables: one tab stop, rows sorted by a column, chosen columns, and cards on phones.
+// Tables: one tab stop, and chosen columns.
 
-const choices = new Map(); // name of a table → {hidden columns, column of the order, whether it descends}
+const choices = new Map(); // name of a table → places of its hidden columns
 
 /** Make a page, or results that replace those of a page, ready for use; earlier choices of the reader stay. */
 function awaken(page) {
-  for (const hidden of page.querySelectorAll("button[data-copy][hidden]")) hidden.hidden = false;
+  for (const hidden of page.querySelectorAll("button:is([data-copy], [data-save])[hidden]")) hidden.hidden = false;
   for (const box of page.querySelectorAll("[data-table]")) {
-    const [table] = box.getElementsByTagName("table");
     rove(box);
-    if (!table) continue;
-    for (const [i, row] of [...table.querySelectorAll("tbody tr")].entries()) row.dataset.place = i;
-    const choice = choices.get(box.dataset.table);
-    if (choice?.hidden) hideColumns(page, box.dataset.table, choice.hidden);
-    if (choice?.column) sortRows(table, choice);
+    const hidden = choices.get(box.dataset.table);
+    if (hidden) hideColumns(page, box.dataset.table, hidden);
   }
 }
 
@@ -72,40 +64,12 @@ function hideColumns(page, name, hidden) {
   }
 }
 
-/** Sort the rows by a column; rows that are set apart stay first, and rows without a value come last. */
-function sortRows(table, { column, descends }) {
-  const header = table.querySelectorAll("thead tr:last-child th")[column];
-  const ranks = header.dataset.ranks.split(",");
-  const [body] = table.tBodies;
-  const key = (row) => {
-    const rank = ranks[row.dataset.place];
-    if (row.matches(".apart")) return [0, Number(row.dataset.place)];
-    return rank === "" ? [2, 0] : [1, descends ? -rank : Number(rank)];
-  };
-  const rows = [...body.rows].map((row) => [key(row), row]);
-  rows.sort(([a], [b]) => a[0] - b[0] || a[1] - b[1]);
-  body.append(...rows.map(([, row]) => row));
-  for (const cell of table.querySelectorAll("th[aria-sort]")) cell.removeAttribute("aria-sort");
-  header.setAttribute("aria-sort", descends ? "descending" : "ascending");
-}
-
-document.addEventListener("click", (event) => {
-  const header = event.target.closest("button.sort")?.closest("th");
-  if (!header) return;
-  const [box, table] = [header.closest("[data-table]"), header.closest("table")];
-  const starts = !header.classList.contains("left"); // numbers descend at first, names ascend
-  const descends = header.ariaSort ? header.ariaSort === "ascending" : starts;
-  const choice = { ...choices.get(box.dataset.table), column: header.cellIndex, descends };
-  choices.set(box.dataset.table, choice);
-  sortRows(table, choice);
-});
-
 document.addEventListener("change", (event) => {
   const menu = event.target.closest(".columns");
   if (!menu) return;
   const name = menu.id.slice("columns-".length);
   const hidden = [...menu.querySelectorAll("input:not(:checked)")].map((box) => box.value);
-  choices.set(name, { ...choices.get(name), hidden });
+  choices.set(name, hidden);
   hideColumns(document, name, hidden);
 });
 

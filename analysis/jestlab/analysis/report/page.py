@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ..claims.evidence import Verdict
 from ..claims.judged import Judged
 from ..colors import LabelColor
 from ..connection import shown
@@ -15,6 +16,9 @@ from ..provenance.checkout import jestlab_version
 from ..provenance.history import History, Recipe
 from ..tables.core import Table
 from .answer import Answer
+
+MOST_ROWS = 200
+"""Maximum number of rows of a table on a page; its files have all."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,6 @@ class TablePart:
         judged: For a table of claims, the claims in the order of its rows.
         caption: The caption on the page, if it differs from that of the table.
         hidden: Keys of columns that are hidden until the reader chooses them.
-        drawn: Keys of columns whose cells have a drawing of the number with its interval and seeds.
         sign: Of good differences: 1 or −1; 0 if none is good or bad.
     """
 
@@ -38,15 +41,18 @@ class TablePart:
     judged: tuple[Judged, ...] = ()
     caption: str = ""
     hidden: frozenset[str] = frozenset()
-    drawn: Collection[str] = ()
     sign: float = 0.0
 
-    def claims(self, study: str = "") -> Iterator[tuple[Judged, str, dict[str, str]]]:
-        """Yield all claims or those of a study: the claim, its row's key, and column → text of the row."""
+    @cached_property
+    def shown(self) -> Table:
+        """The table with the rows that the page shows."""
+        return self.table if self.judged else self.table.limited(MOST_ROWS)
+
+    def claims(self) -> Iterator[tuple[Judged, str, dict[str, str]]]:
+        """Yield the claims of a table of claims: the claim, its row's key, and column → text of the row."""
         keys = [column.key for column in self.table.columns]
         for judged, line in zip(self.judged, self.table.lines, strict=True):
-            if study in ("", judged.experiment):
-                yield judged, line.key, dict(zip(keys, (cell.text for cell in line.cells), strict=True))
+            yield judged, line.key, dict(zip(keys, (cell.text for cell in line.cells), strict=True))
 
 
 @dataclass(frozen=True)
@@ -84,9 +90,8 @@ class PageSection:
         study: For a section about one study of a union, the name of the study.
         source: Figure or table of the paper that the study reproduces.
         banners: Warnings: a word, and a text.
-        claims: The table of claims, shown as a list; the section of a study lists only its own claims.
-        verdict: Text that counts the verdicts of a study in a union.
-        bars: Bars of machine time: see `tables.machine_time`.
+        claims: The table of claims, shown as a list.
+        verdicts: Verdicts on the claims of a study in a union.
         tables: Tables.
         figures: Figures.
         missing: Heading of a table or figure that could not be made → the reason.
@@ -101,8 +106,7 @@ class PageSection:
     source: str = ""
     banners: Sequence[tuple[str, str]] = ()
     claims: TablePart | None = None
-    verdict: str = ""
-    bars: Sequence[Mapping[str, Any]] = ()
+    verdicts: Sequence[Verdict] = ()
     tables: list[TablePart] = field(default_factory=list)
     figures: list[FigurePart] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
@@ -112,7 +116,7 @@ class PageSection:
     @property
     def is_empty(self) -> bool:
         """Whether the section has nothing to show."""
-        parts = (self.texts, self.claims, self.bars, self.tables, self.figures, self.missing, self.recipe)
+        parts = (self.texts, self.claims, self.tables, self.figures, self.missing, self.recipe)
         return not any(parts)
 
     def notes(self) -> Iterator[tuple[TablePart, list[str]]]:
@@ -157,15 +161,10 @@ class ReportPage:
         """Whether the page shows several studies."""
         return any(section.study for section in self.sections)
 
-    @property
-    def unfinished(self) -> str:
-        """The progress in words; empty once all runs have completed."""
-        return progress(self.history)
-
     @cached_property
     def tables(self) -> list[TablePart]:
         """All tables."""
-        claims = [section.claims for section in self.sections if section.claims and not section.study]
+        claims = [section.claims for section in self.sections if section.claims]
         return [*claims, *(part for section in self.sections for part in section.tables)]
 
     @cached_property

@@ -1,34 +1,37 @@
-// A chart as SVG: axes, bands, lines, markers, error bars, and names, with zoom, a crosshair, and highlighted labels.
+// A chart as SVG: axes, bands, lines, markers, error bars, names, zoom, a crosshair, and highlighted labels.
 // These pages need only lines and points: a charting library would make up most of the size of a mailed page.
 
 const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 5 });
 const NEAR = 28; // pixels from the pointer to the nearest point
-const MAIN = 9; // pixels: the markers of means are larger
 const DRAGGED = 6; // pixels: a shorter drag is a click
 const NAMED_FROM = 460; // pixels: a narrower plot has a legend instead of names
 const LINE = 15; // pixels between names
 const LONGEST = 26; // letters of a name
 const MOST_READ = 12; // lines of the readout
 
+/** Return positions of ticks at 1, 2, 5, 10, …; of a wide range about `count` at powers of 10. */
+function logTicks(low, high, count) {
+  const fine = [];
+  for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) {
+    fine.push(...[1, 2, 5].map((digit) => digit * 10 ** power));
+  }
+  const inside = fine.filter((tick) => tick >= low && tick <= high);
+  const decades = inside.filter((tick) => Number.isInteger(Math.log10(tick)));
+  if (inside.length <= count || decades.length < 2) return inside;
+  const every = Math.ceil(decades.length / count);
+  return decades.filter((_, i) => i % every === 0);
+}
+
 /** Return about `count` positions of ticks from low to high. */
 function ticks(low, high, count, log) {
-  if (log) {
-    const found = [];
-    for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) {
-      for (const digit of [1, 2, 5]) found.push(digit * 10 ** power);
-    }
-    const inside = found.filter((tick) => tick >= low && tick <= high);
-    const decades = inside.filter((tick) => Number.isInteger(Math.log10(tick)));
-    if (inside.length > count && decades.length > 1) return decades;
-    if (inside.length > 1) return inside;
-  }
+  const found = log ? logTicks(low, high, count) : [];
+  if (found.length > 1) return found;
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((digit) => digit * power).find((each) => each >= rough);
-  const found = [];
-  for (let i = Math.ceil(low / step); i * step <= high; i++) found.push(Number((i * step).toPrecision(12)));
-  return found;
+  const [first, last] = [Math.ceil(low / step), Math.floor(high / step)];
+  return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
 
 function tickText(value) {
@@ -42,13 +45,34 @@ function widthOf(text) {
   return widthOf.context.measureText(text).width;
 }
 
-/** Move positions apart to at least `gap`, downward, and upward where they would exceed `high`; return them in order. */
+/** Move positions apart to at least `gap`: downward, and upward where they exceed `high`. */
 function spread(wanted, gap, low, high) {
   const placed = [...wanted];
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a] - wanted[b]);
   order.forEach((at, i) => (placed[at] = Math.max(wanted[at], i ? placed[order[i - 1]] + gap : low)));
-  order.reverse().forEach((at, i) => (placed[at] = Math.min(placed[at], i ? placed[order[i - 1]] - gap : high)));
+  order.reverse();
+  order.forEach((at, i) => (placed[at] = Math.min(placed[at], i ? placed[order[i - 1]] - gap : high)));
   return placed;
+}
+
+/** Return the item with the smallest distance; undefined if no distance is below `most`. */
+function nearest(items, distance, most = Infinity) {
+  let found;
+  for (const item of items) {
+    const away = distance(item);
+    if (away < most) [found, most] = [item, away];
+  }
+  return found;
+}
+
+/** Return the box around two corners, with a margin. */
+function around([x0, y0], [x1, y1], margin = 0) {
+  const [left, right] = [Math.min(x0, x1) - margin, Math.max(x0, x1) + margin];
+  return { left, right, top: Math.min(y0, y1) - margin, bottom: Math.max(y0, y1) + margin };
+}
+
+function overlap(one, other) {
+  return one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
 }
 
 class Plot {
@@ -74,7 +98,7 @@ class Plot {
     this.svg.addEventListener("dblclick", () => this.zoom(null));
   }
 
-  /** Draw a scene: {x, y: {title, log}, shapes, levels, names, view}. The zoom is kept if `view` is unchanged. */
+  /** Draw {x, y: {title, log}, shapes, levels, names, readings, view}. The zoom stays if `view` does. */
   draw(scene) {
     if (this.scene?.view !== scene.view) this.zoomed = null;
     this.scene = scene;
@@ -87,17 +111,50 @@ class Plot {
     this.place.dispatchEvent(new Event("zoom"));
   }
 
+  render() {
+    this.svg.replaceChildren();
+    const names = this.layOut();
+    this.drawAxes();
+    this.drawShapes();
+    this.nameEnds(names.filter((name) => name.end));
+    this.namePoints(names.filter((name) => !name.end));
+    this.findStops();
+    this.leave();
+  }
+
+  /** Choose ranges, ticks, and margins for the size of the place; return the names that are written. */
+  layOut() {
+    const { place, scene, small } = this;
+    const [width, height] = [place.clientWidth || 640, place.clientHeight || 300];
+    Object.assign(this, { width, height, ranges: { x: this.range("x"), y: this.range("y") } });
+    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
+      this.svg.setAttribute(name, value);
+    }
+    const names = small || width < NAMED_FROM ? [] : (scene.names ?? []);
+    const count = (pixels) => (small ? 3 : Math.max(2, pixels));
+    const y = ticks(...this.ranges.y, count(height / 60), scene.y.log);
+    const letters = Math.max(0, ...y.map((tick) => widthOf(tickText(tick))));
+    const ends = names.filter((name) => name.end).map((name) => widthOf(shortened(name.text, LONGEST)) + 20);
+    const left = (small ? 8 : 36) + letters;
+    const right = width - (small ? 6 : Math.max(12, ...ends));
+    this.frame = { left, right, top: small ? 6 : 12, bottom: height - (small ? 20 : 46) };
+    this.ticks = { x: ticks(...this.ranges.x, count((right - left) / 80), scene.x.log), y };
+    return names;
+  }
+
   /** Return the lowest and highest value of an axis, with some room. */
   range(side) {
     if (this.zoomed) return this.zoomed[side];
     const { shapes, levels, readings } = this.scene;
-    const log = this.scene[side].log;
+    const { log } = this.scene[side];
     const parts = side === "x" ? ["x", "x_low", "x_high"] : ["y", "low", "high"];
     let [low, high] = [Infinity, -Infinity];
-    for (const value of [...shapes, ...levels].flatMap((shape) => parts.flatMap((part) => shape[part] ?? []))) {
-      if (!Number.isFinite(value) || (log && value <= 0)) continue;
-      low = Math.min(low, value);
-      high = Math.max(high, value);
+    for (const shape of [...shapes, ...levels]) {
+      for (const value of parts.flatMap((part) => shape[part] ?? [])) {
+        if (!Number.isFinite(value) || (log && value <= 0)) continue;
+        low = Math.min(low, value);
+        high = Math.max(high, value);
+      }
     }
     if (low > high) [low, high] = log ? [1, 10] : [0, 1];
     if (log) {
@@ -109,59 +166,6 @@ class Plot {
     return [low - room, high + room];
   }
 
-  render() {
-    const width = (this.width = this.place.clientWidth || 640);
-    const height = (this.height = this.place.clientHeight || 300);
-    const { shapes, levels, x, y } = this.scene;
-    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) this.svg.setAttribute(name, value);
-    this.ranges = { x: this.range("x"), y: this.range("y") };
-    const yTicks = ticks(...this.ranges.y, this.small ? 3 : Math.max(2, height / 60), y.log);
-    const letters = Math.max(0, ...yTicks.map((tick) => widthOf(tickText(tick))));
-    const names = !this.small && width >= NAMED_FROM ? this.scene.names ?? [] : [];
-    const atEnds = names.filter((name) => name.end);
-    const margin = Math.max(0, ...atEnds.map((name) => widthOf(shortened(name.text, LONGEST)) + 20));
-    this.frame = this.small
-      ? { left: 8 + letters, right: width - 6, top: 6, bottom: height - 20 }
-      : { left: 36 + letters, right: width - Math.max(12, margin), top: 12, bottom: height - 46 };
-    const { left, right, top, bottom } = this.frame;
-    const xTicks = ticks(...this.ranges.x, this.small ? 3 : Math.max(2, (right - left) / 80), x.log);
-    this.svg.replaceChildren();
-
-    const area = { x: left, y: top, width: Math.max(0, right - left), height: Math.max(0, bottom - top) };
-    this.add("clipPath", { id: this.id }).append(svg("rect", area));
-    for (const tick of xTicks) this.add("text", { x: this.at("x", tick), y: bottom + 16, "text-anchor": "middle" }, tickText(tick));
-    for (const tick of yTicks) {
-      const at = this.at("y", tick);
-      this.add("line", { x1: left, x2: right, y1: at, y2: at, class: "gridline" });
-      this.add("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, tickText(tick));
-    }
-    this.add("path", { d: `M${left} ${bottom}H${right}`, class: "axis" });
-    if (!this.small) {
-      this.add("text", { x: (left + right) / 2, y: height - 8, "text-anchor": "middle", class: "title x" }, x.title);
-      const middle = (top + bottom) / 2;
-      this.add("text", { x: 12, y: middle, "text-anchor": "middle", class: "title y", transform: `rotate(-90 12 ${middle})` }, y.title);
-    }
-
-    // Added to the page only when complete: otherwise each query of a color would compute all styles again.
-    this.inside = svg("g", { "clip-path": `url(#${this.id})` });
-    this.points = [];
-    for (const level of levels) {
-      const at = this.at("y", level.y);
-      const line = { x1: left, x2: right, y1: at, y2: at, stroke: level.color, "stroke-dasharray": level.dash };
-      this.inside.append(svg("line", { ...line, "stroke-width": 1.2, class: "level" }));
-      if (level.text && !this.small) this.add("text", { x: left + 6, y: at - 4, class: "name" }, level.text);
-    }
-    for (const shape of shapes) this.inside.append(this[shape.kind](shape));
-    this.svg.append(this.inside);
-    this.nameEnds(atEnds, right, top, bottom);
-    this.namePoints(names.filter((name) => !name.end));
-    const recorded = new Set((this.scene.readings ?? []).flatMap((one) => one.x));
-    const columns = new Map([...recorded].map((value) => [Math.round(this.at("x", value)), value]));
-    const stops = this.scene.readings ? [...columns].map(([px, value]) => ({ px, value })) : this.points;
-    this.stops = stops.filter(({ px }) => px >= left - 1 && px <= right + 1).sort((a, b) => a.px - b.px);
-    this.leave();
-  }
-
   add(tag, attributes, text = "") {
     const element = svg(tag, attributes);
     element.textContent = text;
@@ -169,47 +173,108 @@ class Plot {
     return element;
   }
 
-  /** Write the names of lines right of their ends, moved apart, and joined to the ends. */
-  nameEnds(names, right, top, bottom) {
-    const heights = names.map((name) => Math.min(bottom, Math.max(top, this.at("y", name.y))));
-    const places = spread(heights, LINE, top + 4, bottom - 4);
-    names.forEach((name, i) => {
-      const end = Math.min(right, this.at("x", name.x));
-      if (!Number.isFinite(end) || !Number.isFinite(heights[i])) return;
-      const group = this.nameAt(name, right + 13, places[i] + 4);
-      group.append(svg("path", { d: `M${end + 2} ${heights[i]}L${right + 6} ${places[i]}H${right + 10}`, class: "leader" }));
-    });
-  }
-
-  /** Write the names of points next to them, where they cover no other point or name; leave out those without room. */
-  namePoints(names) {
-    const taken = this.points.filter((point) => point.main).map(({ px, py }) => ({ x: px - 5, y: py - 5, width: 10, height: 10 }));
+  drawAxes() {
     const { left, right, top, bottom } = this.frame;
-    for (const name of names) {
-      const [px, py] = [this.at("x", name.x), this.at("y", name.y)];
-      const width = widthOf(shortened(name.text, LONGEST));
-      const inside = (box) => box.x >= left && box.x + width <= right && box.y >= top && box.y + box.height <= bottom;
-      const free = (box) => taken.every((other) => box.x > other.x + other.width || other.x > box.x + width || box.y > other.y + other.height || other.y > box.y + box.height);
-      const places = [10, -width - 10, -width / 2].flatMap((dx) => [-7, -24, 10].map((dy) => ({ x: px + dx, y: py + dy, width, height: 14 })));
-      const box = places.filter(inside).find(free);
-      if (!box) continue;
-      taken.push(box);
-      this.nameAt(name, box.x, box.y + 11);
+    for (const tick of this.ticks.x) {
+      this.add("text", { x: this.at("x", tick), y: bottom + 16, "text-anchor": "middle" }, tickText(tick));
     }
+    for (const tick of this.ticks.y) {
+      const at = this.at("y", tick);
+      this.add("line", { x1: left, x2: right, y1: at, y2: at, class: "gridline" });
+      this.add("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, tickText(tick));
+    }
+    this.add("path", { d: `M${left} ${bottom}H${right}`, class: "axis" });
+    if (this.small) return;
+    const { x, y } = this.scene;
+    const [across, up] = [(left + right) / 2, (top + bottom) / 2];
+    const title = { "text-anchor": "middle", class: "title x" };
+    this.add("text", { ...title, x: across, y: this.height - 8 }, x.title);
+    const turned = { class: "title y", transform: `rotate(-90 12 ${up})` };
+    this.add("text", { ...title, ...turned, x: 12, y: up }, y.title);
   }
 
-  nameAt({ label, text, color }, x, y) {
-    const group = this.add("g", { class: "end", "data-label": label, style: `color: ${color}` });
-    group.append(this.add("text", { x, y }, shortened(text, LONGEST)));
+  drawShapes() {
+    const { left, right, top, bottom } = this.frame;
+    const area = { x: left, y: top, width: Math.max(0, right - left), height: Math.max(0, bottom - top) };
+    this.add("clipPath", { id: this.id }).append(svg("rect", area));
+    // Added to the page only when complete: otherwise each query of a color would compute all styles again.
+    this.inside = svg("g", { "clip-path": `url(#${this.id})` });
+    this.points = []; // markers with a text
+    for (const { y, color, dash, text } of this.scene.levels) {
+      const at = this.at("y", y);
+      const line = { x1: left, x2: right, y1: at, y2: at, stroke: color, "stroke-dasharray": dash };
+      this.inside.append(svg("line", { ...line, class: "level" }));
+      if (text && !this.small) this.add("text", { x: left + 6, y: at - 4, class: "name" }, text);
+    }
+    for (const shape of this.scene.shapes) this.inside.append(this[shape.kind](shape));
+    this.svg.append(this.inside);
+  }
+
+  // Shapes: each method returns an element.
+
+  band({ x, low, high, color, label }) {
+    const around = this.path([...x, ...[...x].reverse()], [...high, ...[...low].reverse()]);
+    return svg("path", { d: around ? `${around}Z` : "", fill: color, class: "band", "data-label": label });
+  }
+
+  line({ x, y, color, dash, label = "", name = "line" }) {
+    const style = { stroke: color, "stroke-dasharray": dash || "none", class: name };
+    return svg("path", { d: this.path(x, y, name === "front"), ...style, "data-label": label });
+  }
+
+  bars({ x, y, x_low, x_high, low, high, color, label }) {
+    // A logarithmic axis has no 0.
+    const ends = (side, from, to) => [Math.max(from, this.ranges[side][0]), to];
+    const across = this.path(ends("x", x_low, x_high), [y, y]);
+    const up = this.path([x, x], ends("y", low, high));
+    return svg("path", { d: across + up, stroke: color, class: "bars", "data-label": label });
+  }
+
+  /** Draw markers; those of means are large (`main`). Markers with texts react to the pointer. */
+  marks({ x, y, color, main = false, fill = "full", texts, label, name = "" }) {
+    const group = svg("g", { class: `marks ${name}`, "data-label": label });
+    const r = main ? 5.5 : 2.5;
+    const d = `M${-r} 0a${r} ${r} 0 1 1 ${2 * r} 0a${r} ${r} 0 1 1 ${-2 * r} 0Z`;
+    const style = { color, fill: color, stroke: color, "stroke-width": main ? 2 : 0, "data-fill": fill };
+    x.forEach((value, i) => {
+      const [px, py] = this.placeOf(value, y[i]);
+      if (!Number.isFinite(px + py)) return;
+      const transform = `translate(${px.toFixed(1)} ${py.toFixed(1)})`;
+      group.append(svg("path", { d, transform, ...style }));
+      if (texts) this.points.push({ px, py, text: texts[i], color, label, main });
+    });
     return group;
   }
+
+  /** Return the path through points; it breaks where a value is unknown. */
+  path(xs, ys, isStep = false) {
+    let drawn = "";
+    let isConnected = false;
+    xs.forEach((x, i) => {
+      const place = this.placeOf(x, ys[i]);
+      const isKnown = place.every(Number.isFinite);
+      const [px, py] = place.map((pixels) => pixels.toFixed(1));
+      const onward = isStep ? `H${px}V${py}` : `L${px} ${py}`;
+      if (isKnown) drawn += isConnected ? onward : `M${px} ${py}`;
+      isConnected = isKnown;
+    });
+    return drawn;
+  }
+
+  // Positions
 
   /** Return the position of a value, pixels; NaN where a logarithmic axis has none. */
   at(side, value) {
     const [low, high] = this.ranges[side];
-    const along = this.scene[side].log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+    const { log } = this.scene[side];
+    const along = log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
     const { left, right, top, bottom } = this.frame;
     return side === "x" ? left + along * (right - left) : bottom - along * (bottom - top);
+  }
+
+  /** Return the position of a point, pixels. */
+  placeOf(x, y = NaN) {
+    return [this.at("x", x), this.at("y", y)];
   }
 
   /** Return the value at a position. */
@@ -220,45 +285,60 @@ class Plot {
     return this.scene[side].log ? low * (high / low) ** along : low + along * (high - low);
   }
 
-  path(xs, ys, step = false) {
-    let drawn = "";
-    let before = false;
-    xs.forEach((x, i) => {
-      const [px, py] = [this.at("x", x), this.at("y", ys[i] ?? NaN)];
-      const known = Number.isFinite(px) && Number.isFinite(py);
-      if (known) drawn += !before ? `M${px.toFixed(1)} ${py.toFixed(1)}` : step ? `H${px.toFixed(1)}V${py.toFixed(1)}` : `L${px.toFixed(1)} ${py.toFixed(1)}`;
-      before = known;
+  // Names
+
+  /** Write the names of lines right of their ends, moved apart, and joined to the ends. */
+  nameEnds(names) {
+    const { right, top, bottom } = this.frame;
+    const heights = names.map((name) => Math.min(bottom, Math.max(top, this.at("y", name.y))));
+    const places = spread(heights, LINE, top + 4, bottom - 4);
+    names.forEach((name, i) => {
+      const end = Math.min(right, this.at("x", name.x));
+      if (!Number.isFinite(end + heights[i])) return;
+      const d = `M${end + 2} ${heights[i]}L${right + 6} ${places[i]}H${right + 10}`;
+      this.nameAt(name, right + 13, places[i] + 4).append(svg("path", { d, class: "leader" }));
     });
-    return drawn;
   }
 
-  band({ x, low, high, color, label }) {
-    const around = this.path([...x, ...[...x].reverse()], [...high, ...[...low].reverse()]);
-    return svg("path", { d: around ? `${around}Z` : "", fill: color, "fill-opacity": 0.1, class: "band", "data-label": label });
+  /** Write the names of points next to them, off lines if possible; leave out those without room. */
+  namePoints(names) {
+    const lines = this.obstacles();
+    const means = this.points.filter((point) => point.main);
+    const taken = means.map(({ px, py }) => around([px, py], [px, py], 5));
+    const { left, right, top, bottom } = this.frame;
+    for (const name of names) {
+      const [px, py] = this.placeOf(name.x, name.y);
+      const width = widthOf(shortened(name.text, LONGEST));
+      const free = [10, -width - 10, -width / 2]
+        .flatMap((dx) => [-7, -24, 10].map((dy) => [px + dx, py + dy]))
+        .map(([x, y]) => around([x, y], [x + width, y + 14]))
+        .filter((box) => box.left >= left && box.right <= right && box.top >= top && box.bottom <= bottom)
+        .filter((box) => !taken.some((other) => overlap(box, other)));
+      const box = free.find((each) => !lines.some((line) => overlap(each, line))) ?? free[0];
+      if (!box) continue;
+      taken.push(box);
+      this.nameAt(name, box.left, box.top + 11);
+    }
   }
 
-  line({ x, y, color, dash, width = 2, opacity = 1, step, label = "", name = step ? "front" : "line" }) {
-    const style = { fill: "none", stroke: color, "stroke-width": width, "stroke-dasharray": dash || "none", "stroke-opacity": opacity };
-    return svg("path", { d: this.path(x, y, step), ...style, class: name, "data-label": label });
+  /** Return boxes around the intervals of points, and around the steps of the front. */
+  obstacles() {
+    const boxes = [];
+    const add = (from, to) => boxes.push(around(this.placeOf(...from), this.placeOf(...to), 1));
+    for (const { kind, name, x, y, low, high } of this.scene.shapes) {
+      if (kind === "bars") add([x, low], [x, high]);
+      if (name !== "front") continue;
+      x.slice(1).forEach((next, i) => {
+        add([x[i], y[i]], [next, y[i]]);
+        add([next, y[i]], [next, y[i + 1]]);
+      });
+    }
+    return boxes;
   }
 
-  bars({ x, y, x_low, x_high, low, high, color, label }) {
-    const ends = (side, from, to) => [Math.max(from, this.ranges[side][0]), to]; // a logarithmic axis has no 0
-    const [across, up] = [this.path(ends("x", x_low, x_high), [y, y]), this.path([x, x], ends("y", low, high))];
-    return svg("path", { d: across + up, stroke: color, "stroke-width": 1.5, fill: "none", "data-label": label });
-  }
-
-  marks({ x, y, color, size, fill = "full", opacity = 1, texts, label, of = label }) {
-    const group = svg("g", { class: "marks", "data-label": label, opacity });
-    const main = size > MAIN;
-    x.forEach((value, i) => {
-      const [px, py] = [this.at("x", value), this.at("y", y[i] ?? NaN)];
-      if (!Number.isFinite(px) || !Number.isFinite(py)) return;
-      const outline = `M${-size / 2} 0a${size / 2} ${size / 2} 0 1 1 ${size} 0a${size / 2} ${size / 2} 0 1 1 ${-size} 0Z`;
-      const place = { d: outline, transform: `translate(${px.toFixed(1)} ${py.toFixed(1)})`, "data-fill": fill };
-      group.append(svg("path", { ...place, color, fill: color, stroke: color, "stroke-width": main ? 2 : 0 }));
-      if (texts) this.points.push({ px, py, text: texts[i], color, label: of, main });
-    });
+  nameAt({ label, text, color }, x, y) {
+    const group = this.add("g", { class: "end", "data-label": label, style: `color: ${color}` });
+    group.append(this.add("text", { x, y }, shortened(text, LONGEST)));
     return group;
   }
 
@@ -267,7 +347,9 @@ class Plot {
   /** Highlight a label and dim the others; without a label, the pinned one. */
   light(label) {
     this.lit = label || this.pinned;
-    for (const element of this.svg.querySelectorAll("[data-label]")) element.classList.toggle("lit", element.dataset.label === this.lit);
+    for (const element of this.svg.querySelectorAll("[data-label]")) {
+      element.classList.toggle("lit", element.dataset.label === this.lit);
+    }
     this.svg.classList.toggle("dimmed", this.lit !== "");
   }
 
@@ -277,6 +359,11 @@ class Plot {
     this.place.dispatchEvent(new Event("pin"));
   }
 
+  release() {
+    this.pin(this.pinned);
+    this.leave();
+  }
+
   leave() {
     this.crosshair?.remove();
     this.tip.hidden = true;
@@ -284,121 +371,157 @@ class Plot {
     this.light();
   }
 
-  placeOf(event) {
+  /** Collect what the pointer and the arrow keys reach: recorded positions of lines, or points. */
+  findStops() {
+    const { left, right } = this.frame;
+    const recorded = new Set((this.scene.readings ?? []).flatMap((one) => one.x));
+    const columns = new Map([...recorded].map((value) => [Math.round(this.at("x", value)), value]));
+    const stops = this.scene.readings ? [...columns].map(([px, value]) => ({ px, value })) : this.points;
+    const isInside = ({ px }) => px >= left - 1 && px <= right + 1;
+    this.stops = stops.filter(isInside).sort((a, b) => a.px - b.px);
+  }
+
+  /** Return the position of an event, pixels. */
+  pointer(event) {
     const box = this.svg.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   }
 
   moved(event) {
-    const [x, y] = this.placeOf(event);
+    const [x, y] = this.pointer(event);
     if (this.from) return this.select(x, y);
+    const isLines = Boolean(this.scene.readings);
+    const away = ({ px, py }) => (isLines ? Math.abs(px - x) : Math.hypot(px - x, py - y));
     const named = event.target.closest(".end")?.dataset.label;
-    const away = (stop) => Math.hypot(stop.px - x, this.scene.readings ? 0 : stop.py - y);
-    const nearest = this.stops.reduce((best, stop) => (best && away(best) <= away(stop) ? best : stop), null);
-    if (!named && nearest && away(nearest) < (this.scene.readings ? Infinity : NEAR)) this.read(nearest, y);
+    const stop = named ? null : nearest(this.stops, away, isLines ? Infinity : NEAR);
+    if (stop) this.read(stop, y);
     else this.leave();
     if (named) this.light(named);
   }
 
-  /** Show a point, or the values of all lines at a recorded position, the highest first. */
-  read(stop, y) {
+  /** Show a point, or the values of all lines at a recorded position. */
+  read(stop, y = Infinity) {
     this.cursor = stop;
     if (!this.scene.readings) return this.tell(stop);
+    const rows = this.valuesAt(stop);
+    this.light(nearest(rows, (row) => Math.abs(row.py - y), NEAR)?.one.label);
+    this.cross(rows.map(({ py, one }) => ({ px: stop.px, py, color: one.color })), stop.px);
+    const lines = rows.slice(0, MOST_READ).map((row) => this.row(row));
+    if (rows.length > lines.length) lines.push(make("div", {}, `${rows.length - lines.length} more`));
+    const amount = rows[0]?.one.x_text?.[rows[0].i];
+    const { title } = this.scene.x;
+    const hasUnit = amount && title.includes("("); // the unit is in both
+    const heading = hasUnit ? amount : `${amount ?? tickText(stop.value)} ${title}`;
+    this.show(stop.px, y, make("strong", {}, heading), ...lines);
+  }
+
+  /** Return the values of the lines near a recorded position, the highest first. */
+  valuesAt(stop) {
     const rows = [];
     for (const one of this.scene.readings) {
-      const far = (i) => Math.abs(one.x[i] - stop.value);
-      const at = one.x.reduce((best, _, i) => (far(i) < far(best) ? i : best), 0);
-      if (!(Math.abs(this.at("x", one.x[at]) - stop.px) < NEAR) || !Number.isFinite(one.y[at])) continue;
-      rows.push({ one, at, away: Math.abs(this.at("y", one.y[at]) - y) });
+      const i = nearest(one.x.keys(), (each) => Math.abs(one.x[each] - stop.value));
+      const [px, py] = this.placeOf(one.x[i], one.y[i]);
+      if (Math.abs(px - stop.px) < NEAR && Number.isFinite(py)) rows.push({ one, i, py });
     }
-    rows.sort((a, b) => b.one.y[b.at] - a.one.y[a.at]);
-    const near = rows.reduce((best, row) => (row.away < best.away ? row : best), { away: NEAR });
-    this.light(near.one?.label);
-    this.cross(stop.px, rows.map(({ one, at }) => [this.at("y", one.y[at]), one.color]));
-    const lines = rows.slice(0, MOST_READ).map(({ one, at }) => {
-      const text = [one.y_text?.[at] ?? tickText(one.y[at]), one.more?.(at)].filter(Boolean).join(" ");
-      const name = make("span", {}, make("i", { class: "swatch", style: `background: ${one.color}` }), shortened(one.text, 32));
-      return make("div", { class: one.label === this.lit ? "row lit" : "row" }, name, make("span", { class: "value" }, text));
-    });
-    if (rows.length > lines.length) lines.push(make("div", {}, `${rows.length - lines.length} more`));
-    const amount = rows[0]?.one.x_text?.[rows[0].at];
-    const { title } = this.scene.x;
-    const heading = amount && title.includes("(") ? amount : `${amount ?? tickText(stop.value)} ${title}`; // a unit is in both
-    this.show(stop.px, y, make("strong", {}, heading), ...lines);
+    return rows.sort((a, b) => b.one.y[b.i] - a.one.y[a.i]);
+  }
+
+  /** Return the line of the readout with the value of a line, and its interval. */
+  row({ one, i }) {
+    const interval = one.low?.length ? ` [${one.low_text[i]}, ${one.high_text[i]}]` : "";
+    const value = make("span", { class: "value" }, (one.y_text?.[i] ?? tickText(one.y[i])) + interval);
+    const swatch = make("i", { class: "swatch", style: `background: ${one.color}` });
+    const name = make("span", {}, swatch, shortened(one.text, 32));
+    return make("div", { class: one.label === this.lit ? "row lit" : "row" }, name, value);
   }
 
   /** Show the text of a point: its first line names the run. */
   tell({ px, py, color, label, text: [name, ...lines] }) {
     this.light(label);
-    this.cross(null, [[py, color, px]]);
+    this.cross([{ px, py, color }]);
     this.show(px, py, make("strong", {}, name), ...lines.map((line) => make("div", {}, line)));
   }
 
-  cross(px, dots) {
+  /** Mark points by circles, and a position by a vertical line. */
+  cross(points, px = null) {
     this.crosshair?.remove();
     this.crosshair = svg("g", { class: "crosshair" });
-    if (px !== null) this.crosshair.append(svg("path", { d: `M${px} ${this.frame.top}V${this.frame.bottom}` }));
-    for (const [py, color, at = px] of dots) this.crosshair.append(svg("circle", { cx: at, cy: py, r: px === null ? 9 : 3.5, stroke: color }));
+    const { top, bottom } = this.frame;
+    if (px !== null) this.crosshair.append(svg("path", { d: `M${px} ${top}V${bottom}` }));
+    const r = px === null ? 9 : 3.5;
+    for (const { px: cx, py: cy, color } of points) {
+      this.crosshair.append(svg("circle", { cx, cy, r, stroke: color }));
+    }
     this.inside.append(this.crosshair);
   }
 
+  /** Show the readout next to a position. */
   show(px, py, ...content) {
     this.tip.replaceChildren(...content);
     this.tip.hidden = false;
-    const right = px > (this.frame.left + this.frame.right) / 2;
-    this.tip.style.left = right ? "" : `${px + 14}px`;
-    this.tip.style.right = right ? `${this.width - px + 14}px` : "";
+    const isRight = px > (this.frame.left + this.frame.right) / 2;
+    this.tip.style.left = isRight ? "" : `${px + 14}px`;
+    this.tip.style.right = isRight ? `${this.width - px + 14}px` : "";
     this.tip.style.top = `${Math.max(0, Math.min(py - 16, this.height - this.tip.offsetHeight))}px`;
   }
 
-  /** Left and right move the crosshair, up and down choose a label, 0 resets the zoom, Escape ends everything. */
   typed(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return; // shortcuts of the browser
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (event.key === "Escape") {
-      if (this.pinned) this.pin("");
-      this.leave();
-    } else if (event.key === "0") this.zoom(null);
-    else if (["ArrowLeft", "ArrowRight"].includes(event.key)) {
-      const from = this.cursor ? this.stops.indexOf(this.cursor) : step > 0 ? -1 : this.stops.length;
-      const next = this.stops[from + step] ?? this.cursor;
-      if (next) this.read(next, -1e9);
-    } else if (step) {
-      const labels = [...new Set(this.scene.shapes.map((shape) => shape.label).filter(Boolean))];
-      const at = labels.indexOf(this.pinned);
-      this.pin(labels[(Math.max(at, step > 0 ? -1 : 0) + step + labels.length) % labels.length] ?? "");
-      if (this.cursor && this.scene.readings) this.read(this.cursor, -1e9);
-    } else return;
+    const act = {
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
+      ArrowUp: () => this.pinNext(-1),
+      ArrowDown: () => this.pinNext(1),
+      Escape: () => this.release(),
+      0: () => this.zoom(null),
+    }[event.key];
+    if (!act) return;
+    act();
     event.preventDefault();
+  }
+
+  /** Move the crosshair to the next stop, or from outside to the first or last. */
+  step(by) {
+    const from = this.cursor ? this.stops.indexOf(this.cursor) : by > 0 ? -1 : this.stops.length;
+    const next = this.stops[from + by] ?? this.cursor;
+    if (next) this.read(next);
+  }
+
+  /** Pin the next label; after the last one, none. */
+  pinNext(by) {
+    const labels = ["", ...new Set(this.scene.shapes.map((shape) => shape.label).filter(Boolean))];
+    const at = labels.indexOf(this.pinned) + by + labels.length;
+    this.pin(labels[at % labels.length] || this.pinned);
+    if (this.cursor && this.scene.readings) this.read(this.cursor);
   }
 
   pressed(event) {
     const named = event.target.closest(".end")?.dataset.label;
-    if (event.button || named || event.pointerType === "touch") {
-      if (named) this.pin(named);
-      else this.moved(event);
-      return;
-    }
-    this.from = this.placeOf(event);
+    if (named && !event.button) return this.pin(named);
+    if (event.button || event.pointerType === "touch") return this.moved(event);
+    this.from = this.pointer(event);
     this.svg.setPointerCapture(event.pointerId);
     this.svg.addEventListener("lostpointercapture", (last) => this.released(last), { once: true });
   }
 
+  /** Draw the dragged area. */
+  select(x, y) {
+    const { left, right, top, bottom } = around(this.from, [x, y]);
+    const size = { width: right - left, height: bottom - top };
+    this.box?.remove();
+    this.box = this.add("rect", { x: left, y: top, ...size, class: "chosen" });
+  }
+
   /** Zoom to the dragged area; a drag along one axis doesn't zoom the other. */
   released(event) {
-    const [[x0, y0], [x1, y1]] = [this.from, this.placeOf(event)];
+    const [[x0, y0], [x1, y1]] = [this.from, this.pointer(event)];
     this.from = null;
     this.box?.remove();
     if (Math.hypot(x1 - x0, y1 - y0) < DRAGGED) return;
-    const along = (side, a, b) =>
-      Math.abs(a - b) < 2 * DRAGGED ? this.ranges[side] : [this.value(side, a), this.value(side, b)].sort((p, q) => p - q);
-    this.zoom({ x: along("x", x0, x1), y: along("y", y0, y1) });
-  }
-
-  select(x, y) {
-    const [x0, y0] = this.from;
-    this.box?.remove();
-    this.box = svg("rect", { x: Math.min(x, x0), y: Math.min(y, y0), width: Math.abs(x - x0), height: Math.abs(y - y0), class: "chosen" });
-    this.svg.append(this.box);
+    const along = (side, ends) => {
+      if (Math.abs(ends[0] - ends[1]) < 2 * DRAGGED) return this.ranges[side];
+      return ends.map((pixels) => this.value(side, pixels)).sort((a, b) => a - b);
+    };
+    this.zoom({ x: along("x", [x0, x1]), y: along("y", [y0, y1]) });
   }
 }

@@ -1,46 +1,33 @@
 // The theme of a page: the system's, unless the reader chose light or dark. This runs before the page is drawn.
+// All colors follow the theme without scripts: see `light-dark()` in style.css.
 
-/** Call `follow` at every change of the theme. Most colors need no script: see `light-dark()` in style.css. */
-const onTheme = (follow) => document.addEventListener("theme", follow);
-const isDark = () => (theme.chosen ? theme.chosen === "dark" : theme.system.matches);
+const NEXT = { "": "light", light: "dark", dark: "" };
+const THEMES = { "": "◐ Auto", light: "☀ Light", dark: "☾ Dark" };
 
-const theme = {
-  system: window.matchMedia("(prefers-color-scheme: dark)"),
-  next: { auto: "light", light: "dark", dark: "auto" },
-  chosen: "",
+/** Show a theme, which is empty for the system's, and update the button, if the page has one. */
+function showTheme(name) {
+  document.documentElement.dataset.theme = name;
+  for (const button of document.querySelectorAll("button.theme")) {
+    button.hidden = false;
+    button.textContent = THEMES[name];
+    button.setAttribute("aria-label", `Theme: ${name || "as the system"}`);
+  }
+}
 
-  /** Show a theme ("light", "dark", or "" for the system's), and update the button, if the page has one. */
-  show(name) {
-    this.chosen = name in this.next && name !== "auto" ? name : "";
-    if (this.chosen) document.documentElement.dataset.theme = this.chosen;
-    else delete document.documentElement.dataset.theme;
-    for (const button of document.querySelectorAll("button.theme")) {
-      button.hidden = false;
-      button.textContent = { light: "☀ Light", dark: "☾ Dark" }[this.chosen] ?? "◐ Auto";
-      button.setAttribute("aria-label", `Theme: ${this.chosen || "as the system"}`);
-    }
-    document.dispatchEvent(new Event("theme"));
-  },
-
-  /** Read or store the choice; a browser may forbid both, which only means that it isn't remembered. */
-  remembered(name) {
-    try {
-      if (name === undefined) return localStorage.getItem("jestlab-theme") ?? "";
-      localStorage.setItem("jestlab-theme", name);
-    } catch {
-      return "";
-    }
-    return name;
-  },
-};
+/** Read or store the choice; a browser may forbid both, which only means that it isn't remembered. */
+function rememberedTheme(name) {
+  try {
+    if (name !== undefined) localStorage.setItem("jestlab-theme", name);
+    const kept = localStorage.getItem("jestlab-theme");
+    return kept in THEMES ? kept : "";
+  } catch {
+    return name ?? "";
+  }
+}
 
 document.documentElement.classList.add("scripted");
-theme.show(theme.remembered());
-theme.system.addEventListener("change", () => theme.show(theme.chosen));
-document.addEventListener("DOMContentLoaded", () => theme.show(theme.chosen));
+showTheme(rememberedTheme());
+document.addEventListener("DOMContentLoaded", () => showTheme(document.documentElement.dataset.theme));
 document.addEventListener("click", (event) => {
-  if (!event.target.closest("button.theme")) return;
-  const name = theme.next[theme.chosen || "auto"];
-  theme.remembered(name);
-  theme.show(name);
+  if (event.target.closest("button.theme")) showTheme(rememberedTheme(NEXT[document.documentElement.dataset.theme]));
 });

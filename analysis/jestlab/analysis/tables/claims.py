@@ -46,7 +46,7 @@ _FIELDS = {
 }
 """Column of the table's frame → attribute of `Judged`."""
 
-_CHANCE = "family-wise p-value: the chance of evidence this strong for any wrong verdict of the family"
+_CHANCE = "one-sided p-value of the verdict, corrected for the number of claims in the family"
 _AGREE = "seeds whose difference agrees with the claim"
 _SEEDS = "seeds in which all runs of both sides have ended, of the planned ones"
 
@@ -106,7 +106,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
             importance=80,
         ),
         column("verdict", "verdict", 90, lambda row: row["said"]),
-        column("chance", "error", 50, _chance, align="right", formula=_CHANCE),
+        column("chance", "one-sided p", 50, _chance, align="right", formula=_CHANCE),
         column("agree", "agree", 55, _agree, align="right", formula=_AGREE),
         Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS),
         column("stopped", "stopped", 35),
@@ -170,6 +170,8 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
         f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}; "
         "verdicts have other tests, so a claim may be decided although its interval includes 0"
     )
+    for is_sequential in sorted({each.judging.until is not None for each in judged}):
+        yield _UNTIL_DECIDED if is_sequential else _ONE_LOOK
     for claims in sorted({each.judging.claims for each in judged if each.judging.error < error}):
         yield (
             f"family of {claims} claims: the chance that any verdict is wrong is at most {error:.0%}, "
@@ -178,9 +180,7 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
     if alone := sum(each.judging.error == error for each in judged):
         total = f"; any error in {alone} independent claims has a chance of {1 - (1 - error) ** alone:.2f}"
         yield f"each verdict is wrong with a chance of at most {error:.0%}{total * (alone > 1)}"
-    for is_sequential in sorted({each.judging.until is not None for each in judged}):
-        yield _UNTIL_DECIDED if is_sequential else _ONE_LOOK
-    yield f"error: {_CHANCE}; a claim is decided once its error is at most {error:.0%}"
+    yield f"one-sided p: {_CHANCE}; a claim is decided once it is at most {error:.2g}"
     for text, registered in {str(each.registered): each.registered for each in judged}.items():
         if registered is not None:
             code = "; the code that judges has changed since" * registered.is_by_other_code

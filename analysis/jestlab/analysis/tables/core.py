@@ -89,10 +89,6 @@ class Column:
         """The heading of the group, if any, and that of the column."""
         return f"{self.group} {self.header}".strip()
 
-    def has(self, name: str) -> bool:
-        """Return whether a column of the frame, named `<key>` or `<key>_<part>`, has numbers of this one."""
-        return name == self.key or name.startswith(f"{self.key}_")
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -209,6 +205,24 @@ class Table:
         line = next(line for line in self.lines if line.key == row)
         return line.cells[self.columns.index(column)]
 
+    def limited(self, most: int) -> Table:
+        """Keep at most `most` rows: those with the best score, and the rows that they are compared with.
+
+        In a table without scores, these are the first rows and the last one, which has totals.
+        """
+        if len(self.frame) <= most:
+            return self
+        rows = records(self.frame)
+        order = [*rows[-1:], *rows]
+        if rank := next((column.rank for column in self.columns if column.key == "score"), None):
+            first = {*self.baselines.values(), *(row["row"] for row in rows if row["apart"])}
+            ranks = {row["row"]: rank(row) for row in rows}
+            ranks |= {name: -math.inf for name, value in ranks.items() if math.isnan(value)}
+            order = sorted(rows, key=lambda row: (row["row"] not in first, -ranks[row["row"]]))
+        kept = [row["row"] for row in order[:most]]
+        parts = None if self.parts is None else self.parts[self.parts["row"].isin(kept)]
+        return replace(self, frame=self.frame[self.frame["row"].isin(kept)], parts=parts)
+
     # ---- cells
 
     @property
@@ -314,23 +328,6 @@ class Table:
         same = (len(found - {""}) < 2 and (len(cells) > 1 or found <= {MISSING, ""}) for found in texts)
         return {column.key for column, is_same in zip(self.columns, same, strict=True) if is_same}
 
-    def ranks(self, column: Column) -> list[int | None]:
-        """Return the rank of each line by a column, from 0; equal values have one rank, missing ones None.
-
-        Numbers are compared if the frame has them, else texts.
-        """
-        at, frame = self.columns.index(column), self.frame
-        name = next((each for each in (column.key, f"{column.key}_mean") if each in frame), "")
-        values: list[Any] = [line.cells[at].text.casefold() for line in self.lines]
-        if name and frame[name].dtype.kind in "fiub":
-            by_row = dict(zip(self.rows, frame[name].astype(float), strict=True))
-            values = [by_row[line.key] for line in self.lines]
-        known = sorted(
-            {value for value in values if value == value and value not in (MISSING.casefold(), "")}
-        )
-        places = {value: place for place, value in enumerate(known)}
-        return [places.get(value) for value in values]
-
     def csv(self) -> str:
         """Write the raw numbers, one line for each row; missing ones are empty."""
         return to_csv(self._raw())
@@ -347,7 +344,12 @@ class Table:
     def _raw(self) -> pd.DataFrame:
         """Return the frame without the numbers of hidden columns, and with the displayed names of rows."""
         hidden, shown = (
-            {name for name in self.frame.columns for column in columns if column.has(name)}
+            {
+                name
+                for name in self.frame.columns
+                for column in columns
+                if name == column.key or name.startswith(f"{column.key}_")
+            }
             for columns in (self.hidden, self.columns)
         )
         raw = self.frame.drop(columns=["row", *(hidden - shown)])

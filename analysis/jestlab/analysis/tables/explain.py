@@ -140,13 +140,11 @@ def page_data(histories: Iterable[History], tables: Mapping[str, Table]) -> dict
     for key, table in tables.items():
         columns = {
             column.key: {
-                "header": column.title,
-                "formula": column.formula,
-                "inputs": column.inputs,
+                "header": column.title, "formula": column.formula, "inputs": column.inputs,
                 "compares": column.compares,
             }
             for column in table.columns
-        }
+        }  # fmt: skip
         names = dict.fromkeys(name for column in table.columns for name in (column.key, *column.inputs))
         rows, parts = {}, _parts(table)
         for row, row_parts in parts.items():

@@ -159,7 +159,7 @@ class Finals:
         """
         frames, shown = self.frames, self.frames.shown
         parts = self.runs if parts is None else parts
-        notes = [*notes, *(note for column in columns for note in column.notes)]
+        notes = [*(note for column in columns for note in column.notes), *notes]
         run = Column("run", "run", lambda row: shown[row["label"]], align="left", importance=ESSENTIAL)
         return Table(
             name=f"{frames.experiment} {kind}",

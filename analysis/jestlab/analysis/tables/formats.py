@@ -62,8 +62,6 @@ def _md(text: str) -> str:
 
 # ---- HTML
 
-_MOST_SORTED = 1000  # rows of a table that a page can sort
-
 
 @dataclass(frozen=True)
 class OnPage:
@@ -71,7 +69,6 @@ class OnPage:
 
     Attributes:
         name: Name of the table on the page.
-        most: Maximum number of rows; None for all.
         hidden: Keys of columns that are hidden until the reader chooses them.
         cards: Whether each row is a card on a phone.
         before: Row → HTML before its name.
@@ -79,7 +76,6 @@ class OnPage:
     """
 
     name: str = ""
-    most: int | None = None
     hidden: Collection[str] = ()
     cards: bool = False
     before: Mapping[str, Markup] = field(default_factory=dict)
@@ -92,12 +88,8 @@ def html(table: Table, page: OnPage | None = None) -> str:
 
     groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]
     opened = [column.key if page and table.opens and column.formula else "" for column in table.columns[1:]]
-    ranks = [""] * len(table.columns)
-    if page and 1 < len(table.lines) <= _MOST_SORTED and len(table.sections) == len(groups) == 1:
-        found = map(table.ranks, table.columns)
-        ranks = [",".join("" if rank is None else str(rank) for rank in each) for each in found]
     text = _template().render(
-        table=table, page=page, groups=groups, css=Markup(_CSS), zip=zip, keys=["", *opened], ranks=ranks,
+        table=table, page=page, groups=groups, css=Markup(_CSS), zip=zip, keys=["", *opened],
         prose=lambda text: Markup(prose(text)), empty=("", MISSING),
     )  # fmt: skip
     return text.encode("ascii", "xmlcharrefreplace").decode() + "\n"
@@ -130,12 +122,10 @@ _HTML = """\
 </tr>
 {% endif %}
 <tr>
-{% for column, order in zip(table.columns, ranks) %}
+{% for column in table.columns %}
 <th scope="col" class="{{ column.align }}{% if page and column.key in page.hidden %} off{% endif %}"\
-{% if order %} data-ranks="{{ order }}"{% endif %}\
 {% if not page %} title="{{ column.formula }}"{% endif %}>\
-{% if order %}<button type="button" class="sort">{% endif %}{{ column.header }}\
-{% if order %}</button>{% endif %}\
+{{ column.header }}\
 {% if page and column.formula %}\
 <button type="button" class="info" popovertarget="about-{{ page.name }}-{{ loop.index }}" \
 aria-label="About {{ column.title }}"></button>{% endif %}</th>
@@ -147,7 +137,7 @@ aria-label="About {{ column.title }}"></button>{% endif %}</th>
 {% if title %}
 <tr class="section"><th scope="rowgroup" colspan="{{ table.columns|length }}">{{ title }}</th></tr>
 {% endif %}
-{% for line in lines[:page.most if page else none] %}
+{% for line in lines %}
 <tr class="{{ 'apart' if line.apart }}">
 {% for column, cell, key in zip(table.columns, line.cells, keys) %}
 {% set text, is_left, is_button = cell.text, column.align == "left", key and cell.text not in empty %}

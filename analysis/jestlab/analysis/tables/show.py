@@ -31,11 +31,16 @@ def interval(value: float, low: float, high: float, metric: Metric, sign: str = 
         return MISSING
     if math.isnan(low):
         return metric.text(value, sign)
-    largest = max(map(abs, (value, low, high)))
-    if metric.digits is None and not metric.in_percent and 1e-4 <= largest < 1e4:
-        metric = replace(metric, digits=max(0, 3 - math.floor(math.log10(largest))))
-    text, *ends = metric.texts((value, low, high), sign)
+    text, *ends = decimals(metric, value, low, high).texts((value, low, high), sign)
     return f"{text} [{', '.join(ends)}]"
+
+
+def decimals(metric: Metric, *values: float) -> Metric:
+    """Set the decimals of a metric that has none, so that all values are written with the same number."""
+    largest = max(map(abs, values))
+    if metric.digits is None and not metric.in_percent and 1e-4 <= largest < 1e4:
+        return replace(metric, digits=max(0, 3 - math.floor(math.log10(largest))))
+    return metric
 
 
 def mean(value: float, low: float, high: float, seeds: float, of_row: float, metric: Metric) -> str:

@@ -60,7 +60,15 @@ def summary(finals: Finals) -> Table:
         f"{sentence(': '.join(filter(None, (frames.experiment, frames.question))))} {_about_scores(finals)}.",
         rows.sort_values("apart", ascending=False, kind="stable"),
         columns,
-        notes=(frames.no_score,),
+        notes=(frames.no_score, _comparisons(finals)),
+    )
+
+
+def _comparisons(finals: Finals) -> str:
+    """Note that intervals are those of single comparisons; empty if there is only one comparison."""
+    count = int(finals.by_label["delta_low"].notna().sum())
+    return f"each interval is for one comparison; {count} runs are compared with {finals.against}" * (
+        count > 1
     )
 
 

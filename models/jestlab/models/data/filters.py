@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jestlab.models.data.conditions import COMPARISONS, LOGIC, is_key, operands, parse
+from jestlab.conditions import COMPARISONS, LOGIC, is_key, operands, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ import click
 from jestlab.analysis.provenance.code import names_of
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, SUBJECT
-from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
+from jestlab.platform.cli.options import RUN_HELP, examples, lab_json_options
 from jestlab.platform.cli.output import Columns, say, show, show_rows
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
@@ -51,8 +51,7 @@ _author = click.option(
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.argument("text", required=False)
 @_author
-@json_option("Print the notes as JSON.")
-@lab_options
+@lab_json_options("Print the notes as JSON.")
 def note_command(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
     """Add a note to SUBJECT and list its notes; without TEXT, only list them."""
     store = naming.existing_store(lab, writes=text is not None)
@@ -76,8 +75,7 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.argument("names", metavar="[TAG]...", nargs=-1)
 @click.option("--remove", is_flag=True, help="Remove the TAGs instead.")
-@json_option("Print all tags of SUBJECT as a JSON list.")
-@lab_options
+@lab_json_options("Print all tags of SUBJECT as a JSON list.")
 def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: bool, lab: Lab) -> None:
     """Add TAGs to SUBJECT and list its tags. `jestlab gc` never deletes runs or experiments tagged `keep`."""
     if remove and not names:
@@ -100,8 +98,7 @@ def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: boo
     help="Why the differences do not matter; without it, only list those accepted.",
 )
 @_author
-@json_option("Print the accepted differences of EXPERIMENT as JSON.")
-@lab_options
+@lab_json_options("Print the accepted differences of EXPERIMENT as JSON.")
 def accept_command(
     experiment: str, *, reason: str | None, author: str | None, as_json: bool, lab: Lab
 ) -> None:
@@ -136,8 +133,7 @@ def accept_command(
 @click.argument("reason", required=False)
 @click.option("--undo", is_flag=True, help="Undo the retraction of RUN.")
 @_author
-@json_option("Print all retracted runs as JSON.")
-@lab_options
+@lab_json_options("Print all retracted runs as JSON.")
 def retract_command(
     name: str | None, reason: str | None, *, undo: bool, author: str | None, as_json: bool, lab: Lab
 ) -> None:
@@ -167,8 +163,7 @@ def retract_command(
 @click.command(epilog=examples("trust quickstart --dry-run", "trust quickstart"))
 @click.argument("experiment", type=EXPERIMENT)
 @click.option("--dry-run", is_flag=True, help="Only show the code; do not trust it.")
-@json_option()
-@lab_options
+@lab_json_options()
 def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) -> None:
     """Show the code that an imported EXPERIMENT executes, and trust it from now on.
 
@@ -185,18 +180,17 @@ def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) ->
         "experiment": experiment,
         "origin": origin and asdict(origin),
         "trusted": origin is None or origin.trusted_at is not None,
-        "runs": [{"label": r.label, "program": r.program, "command": _command(r.config)} for r in runs],
+        "runs": [{"label": of, "program": p, "command": _command(config)} for of, p, config in runs],
         "code": [{"kind": kind, "name": name} for kind, name in trust.named_code(store, experiment)],
     }
     show(as_json, about, _executed_code(about))
 
 
 def _executed_code(about: dict[str, Any]) -> Iterator[Block]:
-    origin = about["origin"]
-    source = "was launched here"
+    source, origin = "was launched here", about["origin"]
     if origin:
-        sha256 = origin["sha256"][:12]
-        source = f"was imported from {origin['archive']} (sha256 {sha256}) at {origin['imported_at']} UTC"
+        archive = f"{origin['archive']} (sha256 {origin['sha256'][:12]})"
+        source = f"was imported from {archive} at {origin['imported_at']} UTC"
     yield f"{about['experiment']} {source}; its runs execute:"
     labels: dict[tuple[str, str], dict[str, None]] = {}  # (program, command) → labels
     for run in about["runs"]:

@@ -27,7 +27,7 @@ from jestlab.models.data.shards import ShardIndex
 from jestlab.models.scoring.columns import Column, load
 from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import RUN
-from jestlab.platform.cli.options import FILE, FOLDER, RUN_HELP, examples, json_option, lab_options
+from jestlab.platform.cli.options import FILE, FOLDER, RUN_HELP, examples, json_option, lab_json_options
 from jestlab.platform.cli.output import counting, reporting, say, show, writing
 from jestlab.platform.dependencies import check
 from jestlab.platform.errors import UserError, one_line_errors
@@ -353,8 +353,7 @@ def _shard_lines(summary: dict[str, Any]) -> Iterator[Block]:
 @data_command.command(epilog=f"{RUN_HELP}\n\n{_EPILOG}")
 @click.argument("name", type=RUN, metavar="RUN")
 @click.argument("file", type=FILE, metavar="[FILE.parquet]", required=False)
-@json_option()
-@lab_options
+@lab_json_options()
 def score(name: str, file: Path | None, as_json: bool, lab: Lab) -> None:
     """Show quantiles of the scores that RUN, a run of `program: score`, computed for examples.
 

@@ -15,7 +15,7 @@ from jestlab.analysis import units
 from jestlab.analysis.metrics import Metrics
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import RUN
-from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
+from jestlab.platform.cli.options import RUN_HELP, examples, lab_json_options
 from jestlab.platform.cli.output import show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.compare import SECTIONS, compare, compare_with_now
@@ -32,8 +32,7 @@ _ABSENT = "–"
 @click.command(epilog=_EPILOG)
 @click.argument("first", type=RUN, metavar="RUN")
 @click.argument("second", type=RUN, metavar="[RUN]", required=False)
-@json_option()
-@lab_options
+@lab_json_options()
 def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> None:
     """Show how two runs differ: config, dependencies, code, data, machine, last scores, and costs.
 

@@ -19,7 +19,7 @@ from sqlalchemy import func, select
 
 from jestlab.analysis.connection import SCHEMA
 from jestlab.analysis.units import duration
-from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.options import examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import EXTRAS, LAUNCHING, NO_RECORD, missing
 from jestlab.platform.errors import UserError
@@ -54,9 +54,8 @@ class CheckResult(NamedTuple):
 
 @click.command(epilog=examples("doctor", "doctor --no-jax --json"))
 @click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds, which is slow.")
-@json_option()
-@lab_options
-def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
+@lab_json_options()
+def doctor_command(jax: bool, as_json: bool, lab: Lab) -> int:
     """Check packages, settings, the lab, executors, and JAX, and show how to fix each problem.
 
     Exit code: 0 if nothing is broken, otherwise 1. Warnings do not count.
@@ -69,8 +68,7 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
             say(table(("", "", ""), [(level, f"{check:12}", ": ".join(filter(None, finding[1:])))]))
     if as_json:
         print_json(found)
-    if any(each["level"] == "broken" for each in found):
-        raise SystemExit(1)
+    return 1 if any(each["level"] == "broken" for each in found) else 0
 
 
 def run_checks(lab: Lab, jax: bool = True) -> Iterator[tuple[str, CheckResult]]:
@@ -95,18 +93,16 @@ def _packages(lab: Lab) -> Iterator[CheckResult]:
     required = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
     known = provenance.versions([each.name for each in required])
-    versions = [(each, known.get(each.name, "missing")) for each in required]
     wrong = [
-        (each, version)
-        for each, version in versions
-        if version == "missing" or not each.specifier.contains(version, prereleases=True)
+        each
+        for each in required
+        if each.name not in known or not each.specifier.contains(known[each.name], prereleases=True)
     ]
+    found = ", ".join(f"{each.name} {known.get(each.name, 'missing')}" for each in wrong)
+    remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each in wrong)
     if not wrong:
         yield CheckResult("ok", f"all {len(required)} as required")
-        return
-    found = ", ".join(f"{each.name} {version}" for each, version in wrong)
-    remedy = "pip install " + " ".join(f"'{each.name}{each.specifier}'" for each, _ in wrong)
-    if all(version == "missing" and each.name in LAUNCHING for each, version in wrong):
+    elif all(each.name in LAUNCHING and each.name not in known for each in wrong):
         yield CheckResult("warning", f"{found}: only workers run without them", remedy)
     else:
         yield CheckResult("broken", found, remedy)
@@ -147,16 +143,14 @@ def _jax(lab: Lab) -> Iterator[CheckResult]:
     try:
         done = subprocess.run(
             [sys.executable, "-X", "utf8", "-c", code], stdin=subprocess.DEVNULL, capture_output=True,
-            encoding="utf-8", errors="replace", timeout=PROCESS_SECONDS, check=False,
+            encoding="utf-8", errors="replace", timeout=PROCESS_SECONDS, check=True,
         )  # fmt: skip
+        yield CheckResult("ok", done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         yield CheckResult("broken", f"no answer within {PROCESS_SECONDS:.0f} s", remedy)
-        return
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
         yield CheckResult("broken", lines[-1][:300], remedy)
-    else:
-        yield CheckResult("ok", done.stdout.splitlines()[-1])
 
 
 # ---- the lab

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.filesize import decimal
 
-from jestlab.platform.cli.options import json_option, lab_options
+from jestlab.platform.cli.options import lab_json_options
 from jestlab.platform.cli.output import show
 from jestlab.platform.errors import UserError
 from jestlab.platform.render import Block, table
@@ -42,8 +42,7 @@ def _age(context: click.Context, parameter: click.Parameter, text: str) -> timed
 @click.option("--delete", is_flag=True, help="Delete the files instead of only listing them.")
 @click.option("--older-than", callback=_age, metavar="AGE", default="1d", show_default=True,
               help="Minimum age; newer files and runs are kept.")  # fmt: skip
-@json_option()
-@lab_options
+@lab_json_options()
 def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> None:
     """List unreferenced files with their sizes, or delete them with --delete.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,27 +18,26 @@ from jestlab.platform.cli.options import (
     FOLDER,
     decide_option,
     examples,
-    json_option,
-    lab_options,
+    lab_json_options,
     launch_options,
     same_lab_options,
     spec_options,
 )
-from jestlab.platform.cli.output import print_json, say, show
+from jestlab.platform.cli.output import say, show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
     from jestlab.platform.launch.display import Listener
-    from jestlab.platform.launch.outcome import LaunchResult
     from jestlab.platform.spec.schema import StudySpec
 
 _SUBJECT = """\
 SUBJECT is an experiment; one run of it, EXPERIMENT/RUN/SEED; or all seeds of a run, EXPERIMENT/RUN.
 EXPERIMENT can be omitted if only one experiment has such a run."""
 
-_no_reports = click.option("--no-reports", is_flag=True, help="Write no tables and figures.")
-_json = json_option("Print one JSON object at the end, and progress to standard error.")
+_no_reports = click.option("--no-reports", "reports", is_flag=True, flag_value=False, default=True,
+                           help="Write no tables and figures.")  # fmt: skip
+_lab_json = lab_json_options("Print one JSON object at the end, and progress to standard error.")
 
 
 @click.command(
@@ -71,90 +69,61 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
 @decide_option
 @click.option("--detach", is_flag=True, help="Run in the background and return once started.")
 @_no_reports
-@_json
-@lab_options
-@click.pass_context
+@_lab_json
 def launch_command(
-    context: click.Context,
-    /,
-    *,
-    study: StudySpec,
-    lab: Lab,
-    shared: dict[str, Any],
-    render: Path | None,
-    detach: bool,
-    no_reports: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+    *, study: StudySpec, lab: Lab, render: Path | None, detach: bool, as_json: bool, **options: Any
+) -> int:
     """Run SPEC (a name from `jestlab list`, or a .py or .yaml file) and write its tables and plots.
 
     Completed runs are skipped, interrupted runs resume from their last checkpoint, and runs of other launches
     are followed. Ctrl-C stops all runs, each at a checkpoint. Exit code: 0 if all runs are completed, 130 if
     interrupted, otherwise 1.
     """
+    from jestlab.platform.cli.outcome import show_result
     from jestlab.platform.launch import session
     from jestlab.platform.launch.options import LaunchOptions
 
-    if options["runs"] and not (options["rerun_changed"] or options["rerun_retracted"]):
-        raise click.UsageError("RUN: a launch runs the whole study; name runs only with --rerun-changed")
+    given = LaunchOptions(**options)
     if detach:
         if as_json or render is not None:
             raise click.UsageError("--detach can't be combined with --json or --render")
-        words = [word for word in context.find_root().obj if word != "--detach"]
-        context.exit(_launch_detached(lab, study, words))
-    given = LaunchOptions(**shared, **options, reports=not no_reports)
+        return _launch_detached(lab, study)
     if render is not None:
         written = session.render(lab, study, given, render)
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
-        return
-    result = session.launch(lab, study, given, _listener(as_json, study.name))
-    context.exit(_show_result(lab, result, as_json))
+        return 0
+    return show_result(lab, session.launch(lab, study, given, _listener(as_json, study.name)), as_json)
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @launch_options
 @_no_reports
-@_json
-@lab_options
-@click.pass_context
-def retry_command(
-    context: click.Context,
-    /,
-    name: str,
-    *,
-    lab: Lab,
-    shared: dict[str, Any],
-    no_reports: bool,
-    as_json: bool,
-) -> None:
+@_lab_json
+def retry_command(name: str, *, lab: Lab, as_json: bool, **options: Any) -> int:
     """Retry the FAILED runs of SUBJECT, then the runs that were SKIPPED because of them.
 
     The study is used as it was last launched. No other run starts: cancelled runs stay cancelled. Exit code:
     the same as for `launch`.
     """
     from jestlab.platform.cli import naming
+    from jestlab.platform.cli.outcome import show_result
     from jestlab.platform.launch import session
     from jestlab.platform.launch.options import LaunchOptions
-    from jestlab.platform.store.store import Store
 
-    with closing(Store.open(lab.store_url, create=False)) as store:
+    with closing(naming.existing_store(lab, writes=True)) as store:
         named = naming.find_runs(store, name)
-    given = LaunchOptions(**shared, reports=not no_reports)
     fingerprints = {row.fingerprint for row in named.runs}
     listener = _listener(as_json, named.experiment)
-    result = session.retry(lab, named.experiment, fingerprints, given, listener)
-    context.exit(_show_result(lab, result, as_json))
+    result = session.retry(lab, named.experiment, fingerprints, LaunchOptions(**options), listener)
+    return show_result(lab, result, as_json)
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('cancel quickstart', 'cancel quickstart/joint/1 --now')}")
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
 @click.option("--now", is_flag=True, help="Stop at once, without a last checkpoint.")
-@json_option("Print the cancelled runs as JSON.")
-@lab_options
-@click.pass_context
-def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool, as_json: bool) -> None:
+@lab_json_options("Print the cancelled runs as JSON.")
+def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
     """Stop the runs of SUBJECT and end all of their processes.
 
     Runs stop at a checkpoint and stay CANCELLED until they are launched again; a running launch doesn't
@@ -166,10 +135,9 @@ def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool,
     from jestlab.platform.launch.options import ControllerOptions
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import ADOPTED, RunState
-    from jestlab.platform.store.store import Store
     from jestlab.platform.whoami import host_name, user_name
 
-    store = Store.open(lab.store_url, create=False)
+    store = naming.existing_store(lab, writes=True)
     named = naming.find_runs(store, name)
     rows = {
         row.fingerprint: row
@@ -179,71 +147,41 @@ def cancel_command(context: click.Context, /, name: str, *, lab: Lab, now: bool,
     leases.request_stop(store, list(rows), f"cancelled by {user_name()} on {host_name()}")
     settings = Settings.find()
     outcome = controller.launch(
-        lab,
-        store,
-        named.experiment,
-        list(rows.values()),
+        lab, store, named.experiment, list(rows.values()),
         functools.cache(lambda name: executors.find(name, settings, lab)),
         options=ControllerOptions(at_once=now, launches=False),
         listener=_listener(as_json, named.experiment, "to cancel"),
-    )
-    stopped = [
-        row
-        for fingerprint, row in rows.items()
-        if outcome.states[fingerprint] == RunState.CANCELLED != row.state
-    ]
-    if as_json:
-        print_json([{"run": row.name, "label": row.label, "seed": row.seed} for row in stopped])
-    else:
-        say(f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel")
-        shared = store.shared(named.experiment, [row.fingerprint for row in stopped])
-        for other, count in sorted(shared.items()):
-            say(f"{counted(count, 'run')} shared with {other}: CANCELLED until {other} is launched again")
-    context.exit(0 if all(state.is_terminal for state in outcome.states.values()) else 1)
+    )  # fmt: skip
+    stopped = [row for run, row in rows.items() if outcome.states[run] == RunState.CANCELLED != row.state]
+    text = [f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel"]
+    shared = store.shared(named.experiment, [row.fingerprint for row in stopped])
+    for other, count in sorted(shared.items()):
+        text.append(f"{counted(count, 'run')} shared with {other}: CANCELLED until {other} is launched again")
+    show(as_json, [{"run": row.name, "label": row.label, "seed": row.seed} for row in stopped], text)
+    return 0 if all(state.is_terminal for state in outcome.states.values()) else 1
 
 
-def _launch_detached(lab: Lab, study: StudySpec, words: Sequence[str]) -> int:
+def _launch_detached(lab: Lab, study: StudySpec) -> int:
     """Launch in the background. Return 0 when the launch has started, or the exit code if it ended before."""
     from jestlab.platform.cli import naming
     from jestlab.platform.launch import detached
     from jestlab.platform.whoami import host_name
 
-    launched = detached.start(lab, study.name, words)
+    words = click.get_current_context().find_root().obj
+    launched = detached.start(lab, study.name, [word for word in words if word != "--detach"])
     if launched.exit_code is not None:  # the launch was refused, or had nothing to run
         output = launched.log.read_text(encoding="utf-8", errors="replace")
         say(output.rstrip("\n"), err=launched.exit_code != 0)
         return launched.exit_code
     name = f"{naming.shell_name(study.name)}{same_lab_options()}"
     say(f"{study.name} is running in the background (process {launched.pid} on {host_name()})")
-    say(f"see:  jestlab attach {name}", fit=False)
-    say(f"stop: jestlab cancel {name}", fit=False)
-    say(f"log:  {launched.log}", fit=False)
+    commands = (f"see:  jestlab attach {name}", f"stop: jestlab cancel {name}", f"log:  {launched.log}")
+    say(commands, fit=False)
     return 0
-
-
-def _show_result(lab: Lab, result: LaunchResult, as_json: bool) -> int:
-    """Print the result of a launch, and return the exit code."""
-    from jestlab.platform.cli import outcome
-
-    if as_json:
-        print_json(outcome.as_data(result))
-    else:
-        outcome.show_result(lab, result)
-    return result.exit_code
 
 
 def _listener(as_json: bool, experiment: str, task: str = "to run") -> Listener:
     """Return the display of a launch: on standard error if standard output receives JSON."""
-    from jestlab.platform.launch import detached
-    from jestlab.platform.launch.display import Lines, display
+    from jestlab.platform.launch.display import display
 
-    class Detached(Lines):
-        """Signals the start of a background launch to the command that waits for it."""
-
-        def begin(self, count: int) -> None:
-            detached.signal_start()
-            super().begin(count)
-
-    if detached.is_detached():
-        return Detached(experiment, sys.stdout, task)
     return display(experiment, sys.stderr if as_json else sys.stdout, task)

@@ -16,7 +16,7 @@ import click
 from jestlab.platform import logs
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import RUN
-from jestlab.platform.cli.options import RUN_HELP, examples, json_option, lab_options
+from jestlab.platform.cli.options import RUN_HELP, examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
@@ -41,8 +41,7 @@ _ENDED_CHECKS = 8  # extra checks after a failure or stop, since the run may be 
 @click.argument("name", type=RUN, metavar="RUN")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the log until the run ends or its worker is lost.")
-@json_option("Print path, state and text as JSON.")
-@lab_options
+@lab_json_options("Print path, state and text as JSON.")
 def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, lab: Lab) -> None:
     """Print the log of a RUN.
 
@@ -64,7 +63,7 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
         blocks = logs.blocks(path) if lines is None else [logs.last_lines(path, lines)]
     elif (text := _executor_log(store, lease, lab)) is not None:
         every = text.splitlines(keepends=True)
-        blocks = every if lines is None else every[len(every) - min(lines, len(every)) :]
+        blocks = every if lines is None else every[max(len(every) - lines, 0) :]
     elif run.program == ADOPTED:
         raise UserError(f"{named.title} was imported: see the original tool for its log")
     else:
@@ -72,8 +71,15 @@ def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, l
     if as_json:
         whole = b"".join(blocks).decode(errors="replace")
         print_json({"path": str(path), "state": run.state, "text": whole})
-    else:
-        _print(blocks)
+        return
+    out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
+    try:
+        for block in without_controls(blocks) if is_terminal else blocks:
+            out.write(block)
+            out.flush()
+    finally:
+        if is_terminal:
+            out.write(_RESET)
 
 
 def _log_path(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
@@ -96,8 +102,7 @@ def _log_path(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Call
 
 def _executor_log(store: Store, lease: Lease | None, lab: Lab) -> bytes | None:
     """Fetch the log of the last attempt from its executor; None if this store didn't launch it."""
-    job = None if lease is None else LaunchedJob.of(store.id(), lease)
-    if lease is None or job is None:
+    if lease is None or (job := LaunchedJob.of(store.id(), lease)) is None:
         return None
     # Imported only here, because the imports are slow, and most logs are files.
     from jestlab.platform.lab.settings import Settings
@@ -138,18 +143,6 @@ _COLOR = r"\x1b\[[0-9;:]{0,32}m"
 _CONTROL = re.compile(rf"({_COLOR})|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _INCOMPLETE = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")
 _RESET = b"\x1b[0m"
-
-
-def _print(blocks: Iterable[bytes]) -> None:
-    """Print a log: unchanged, or on a terminal `without_controls`."""
-    out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
-    try:
-        for block in without_controls(blocks) if is_terminal else blocks:
-            out.write(block)
-            out.flush()
-    finally:
-        if is_terminal:
-            out.write(_RESET)
 
 
 def without_controls(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -114,13 +114,7 @@ class CodeName(click.ParamType[str]):
     name = "name"
 
     def __init__(self, kind: Kind, builtin: Sequence[str], *, other_names: bool = False) -> None:
-        """Create the type.
-
-        Args:
-            kind: Kind of the named code, such as "figure"; used in errors.
-            builtin: The built-in names.
-            other_names: Whether to accept any other name, which the command then checks itself.
-        """
+        """Create the type for a kind of code. With `other_names`, the command itself checks unknown names."""
         self._kind = kind
         self._builtin = builtin
         self._other_names = other_names
@@ -144,43 +138,33 @@ class CodeName(click.ParamType[str]):
         return references.anchored(value, Path.cwd())
 
 
-def launch_options(function: Function) -> Callable[..., Any]:
-    """Add the options for launching runs; the command receives them as `shared: dict`."""
-
-    @click.option(
-        "--on",
-        type=CodeName("executor", EXECUTORS),
-        help="Executor, built-in or custom.  [default: the study's, else your settings', else local]",
-    )
-    @click.option(
-        "--parallel",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Maximum number of concurrent runs, across all launches.  [default: the study's]",
-    )
-    @click.option(
-        "--retries",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Maximum number of further attempts after a run fails.  [default: the study's]",
-    )
-    @click.option("--fail-fast", is_flag=True, help="Stop all runs when a run has failed its last attempt.")
-    @click.option(
-        "--keep-going", is_flag=True, help="Continue even if the first three runs fail with the same error."
-    )
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        shared = {name: kwargs.pop(name) for name in ("on", "parallel", "retries", "fail_fast", "keep_going")}
-        if shared["fail_fast"] and shared["keep_going"]:
-            raise click.UsageError("--fail-fast and --keep-going exclude each other")
-        return function(*args, shared=shared, **kwargs)
-
-    return wrapped
+def launch_options(function: Function) -> Function:
+    """Add the options for launching runs; the command receives them by their names in `LaunchOptions`."""
+    for option in (
+        click.option("--keep-going", is_flag=True,
+                     help="Continue even if the first three runs fail with the same error."),
+        click.option("--fail-fast", is_flag=True,
+                     help="Stop all runs when a run has failed its last attempt."),
+        click.option("--retries", type=click.IntRange(min=0), metavar="N",
+                     help="Maximum number of further attempts after a run fails.  [default: the study's]"),
+        click.option("--parallel", type=click.IntRange(min=1), metavar="N",
+                     help="Maximum number of concurrent runs, across all launches.  [default: the study's]"),
+        click.option("--on", type=CodeName("executor", EXECUTORS),
+                     help="Executor, built-in or custom.  "
+                          "[default: the study's, else your settings', else local]"),
+    ):  # fmt: skip
+        function = option(function)
+    return function
 
 
 def json_option(help: str = "Print JSON.") -> Callable[[Function], Function]:
     """Add `--json`; the command receives it as `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def lab_json_options(help: str = "Print JSON.") -> Callable[[Function], Callable[..., Any]]:
+    """Add `--json`, `--root`, and `--store`; the command receives them as `as_json` and `lab`."""
+    return lambda function: json_option(help)(lab_options(function))
 
 
 def output_option(

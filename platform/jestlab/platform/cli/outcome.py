@@ -13,7 +13,7 @@ from jestlab.analysis.metrics import Metric
 from jestlab.platform import reports
 from jestlab.platform.cli.naming import shell_name
 from jestlab.platform.cli.options import same_lab_options
-from jestlab.platform.cli.output import default_format, print_or_write, say
+from jestlab.platform.cli.output import default_format, print_json, print_or_write, say
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.outcome import LaunchResult
 from jestlab.platform.planning.plan import Plan
@@ -29,16 +29,16 @@ from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
 
 
-def as_data(result: LaunchResult) -> dict[str, Any]:
+def _as_data(result: LaunchResult) -> dict[str, Any]:
     """Return the result of a launch as JSON data."""
-    outcome = result.outcome
+    outcome, parts = result.outcome, result.plan.parts
 
     def study_data(plan: Plan) -> dict[str, Any]:
-        files = result.made.files.get(plan.study.name, [])
+        files = map(str, result.made.files.get(plan.study.name, ()))
         return {
             "experiment": plan.study.name,
             "counts": _count_states(plan, result),
-            "reports": list(map(str, files)),
+            "reports": list(files),
         }
 
     runs = [
@@ -53,7 +53,6 @@ def as_data(result: LaunchResult) -> dict[str, Any]:
         for run in result.runs
     ]
     ended = {"exit_code": result.exit_code, "stopped": outcome.stopped, "runs": runs}
-    parts = result.plan.parts
     return study_data(result.plan) | ended | ({"studies": list(map(study_data, parts))} if parts else {})
 
 
@@ -64,29 +63,37 @@ def answer_lines(lab: Lab, name: str) -> list[str]:
     return [*filter(None, read_answer(lab.store_url, name).lines())]
 
 
-def show_result(lab: Lab, result: LaunchResult) -> None:
-    """Print the reports of a launch, and the commands that help if runs are incomplete."""
+def show_result(lab: Lab, result: LaunchResult, as_json: bool) -> int:
+    """Print the result of a launch as JSON, or its reports and helpful commands; return the exit code."""
+    if as_json:
+        print_json(_as_data(result))
+    else:
+        _show_text(lab, result)
+    return result.exit_code
+
+
+def _show_text(lab: Lab, result: LaunchResult) -> None:
     plan, outcome, name = result.plan, result.outcome, result.plan.study.name
-    files = {study: list(paths) for study, paths in result.made.files.items()}
-    written = files.get(name, [])
+    written, same = result.made.files.get(name, []), same_lab_options()
     if plan.parts:
+        pages = {study: _html_page(files) for study, files in result.made.files.items()}
         rows = [
-            (
-                part.study.name,
-                state_counts(_count_states(part, result)),
-                str(_html_page(files.get(part.study.name, [])) or "–"),
-            )
+            (part.study.name, state_counts(_count_states(part, result)), pages.get(part.study.name) or "–")
             for part in plan.parts
         ]
         say(table(("study", "runs", "page"), rows))
-    _show_claims(written, name, by_study=bool(plan.parts))
+    for path in written:
+        if path.name == "claims.json":
+            content = json.loads(path.read_text(encoding="utf-8"))
+            say(["", claims_table(content["rows"], by_study=bool(plan.parts)), content["caption"]])
+            say(f"claims:  jestlab table claims {shell_name(name)}{same}", fit=False)
     if written and not plan.parts:
         _show_tables(lab, plan.study, written)
         # A launch without new runs stays fast: the answer imports pandas.
         if outcome.launched and (lines := answer_lines(lab, name)):
             say(lines)
         say(f"reports: {written[0].parent}")
-    if (page := _html_page(written)) is not None:
+    if page := _html_page(written):
         say(f"page:    {page}")
     counts = Counter(map(str, outcome.states.values()))
     if counts[RunState.COMPLETED] < len(result.runs):
@@ -95,7 +102,6 @@ def show_result(lab: Lab, result: LaunchResult) -> None:
         say("interrupted: repeat the command to resume from the last checkpoints")
     failed = next((run for run in result.runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
-        same = same_lab_options()
         say(f"see:     jestlab logs {shell_name(name, failed.label, failed.seed)}{same}", fit=False)
         if outcome.stopped is None:
             say(f"then:    jestlab retry {shell_name(name)}{same}", fit=False)
@@ -111,23 +117,14 @@ def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
                 print_or_write(None, f"\n{path.read_text(encoding='utf-8')}\n")
 
 
-def _html_page(written: Sequence[Path]) -> Path | None:
-    return next((path for path in written if path.name == "report.html"), None)
+def _html_page(written: Sequence[Path]) -> str:
+    return next((str(path) for path in written if path.name == "report.html"), "")
 
 
 def _count_states(plan: Plan, result: LaunchResult) -> dict[str, int]:
     """Return state → number of runs of a plan, including runs that were not launched."""
     states = (result.outcome.states.get(run.fingerprint, run.state) for run in plan.runs)
     return dict(Counter(str(state) for state in states if state is not None))
-
-
-def _show_claims(written: Sequence[Path], experiment: str, by_study: bool) -> None:
-    """Print the table of claims, if it is among the written reports."""
-    for path in written:
-        if path.name == "claims.json":
-            content = json.loads(path.read_text(encoding="utf-8"))
-            say(["", claims_table(content["rows"], by_study), content["caption"]])
-            say(f"claims:  jestlab table claims {shell_name(experiment)}{same_lab_options()}", fit=False)
 
 
 def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> TextTable:
@@ -139,19 +136,12 @@ def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> TextTable
     """
     from jestlab.analysis.tables.claims import MARKS, difference
 
-    def difference_of(row: Mapping[str, Any]) -> str:
+    lines = []
+    for row in rows:
         numbers = {key: math.nan if value is None else value for key, value in row.items()}
-        digits = None if math.isnan(numbers["digits"]) else int(numbers["digits"])
-        return difference(numbers, Metric(unit=row["unit"], digits=digits))
-
-    lines = [
-        (
-            styled(MARKS[row["verdict"]], VERDICT_STYLES[row["verdict"]]),
-            *((row["study"],) if by_study else ()),
-            " ".join(row["statement"].split()),
-            difference_of(row),
-        )
-        for row in rows
-    ]
-    count = 4 if by_study else 3
-    return table([""] * count, lines, right=(count - 1,))
+        metric = Metric(unit=row["unit"], digits=None if row["digits"] is None else int(row["digits"]))
+        mark = styled(MARKS[row["verdict"]], VERDICT_STYLES[row["verdict"]])
+        study = (row["study"],) if by_study else ()
+        lines.append((mark, *study, " ".join(row["statement"].split()), difference(numbers, metric)))
+    headers = [""] * (4 if by_study else 3)
+    return table(headers, lines, right=(len(headers) - 1,))

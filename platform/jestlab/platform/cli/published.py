@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -13,13 +14,7 @@ from jestlab.analysis.published import paper, parse, render, stored
 from jestlab.analysis.published.cell import PublishedCell, order
 from jestlab.analysis.published.lint import checks
 from jestlab.platform.cli import SubcommandGroup
-from jestlab.platform.cli.options import (
-    FILE,
-    examples,
-    json_option,
-    lab_options,
-    output_option,
-)
+from jestlab.platform.cli.options import FILE, examples, lab_json_options, output_option
 from jestlab.platform.cli.output import print_or_write, show, writing
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
@@ -65,8 +60,7 @@ Examples:
 """,
 )
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=FILE)
-@json_option()
-@lab_options
+@lab_json_options()
 def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     """Import published numbers from FILEs; without FILE, the tables of the JEST paper.
 
@@ -74,15 +68,12 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     """
     cells = _read(files)
     done = import_cells(Store.open(lab.store_url), cells)
-    changed = [c.key._asdict() | {"before": c.before, "after": c.after} for c in done.changed]
-    left = [key._asdict() for key in done.left]
-    data = {"new": done.new, "unchanged": done.unchanged, "changed": changed, "left": left}
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
-    counts = f"cells new {done.new}, changed {len(done.changed)}, unchanged {done.unchanged}"
+    counts = f"cells new {done.new}, changed {done.changed}, unchanged {done.unchanged}"
     lines = [f"{sources}: {counts}"]
-    if done.left:
-        lines.append(f"other cells of these tables are kept: {len(done.left)}; see jestlab published remove")
-    show(as_json, data, lines)
+    if done.kept:
+        lines.append(f"other cells of these tables are kept: {done.kept}; see jestlab published remove")
+    show(as_json, asdict(done), lines)
 
 
 @published_command.command(
@@ -90,8 +81,7 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 )
 @click.option("--table", "name", metavar="NAME", help="List only this table.")
 @click.option("--source", metavar="SOURCE", help="List only the tables of this source.")
-@json_option()
-@lab_options
+@lab_json_options()
 def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:
     """Print the published tables in the store."""
     cells = _select_stored(lab, name, source)
@@ -109,8 +99,7 @@ def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> N
 )
 @click.option("--source", metavar="SOURCE", help="Export only the results of this source.")
 @output_option()
-@json_option()
-@lab_options
+@lab_json_options()
 def export(source: str | None, output: Path | None, *, as_json: bool, lab: Lab) -> None:
     """Write the published results in the store as CSV, for `jestlab published import`."""
     cells = _select_stored(lab, None, source)
@@ -122,8 +111,7 @@ def export(source: str | None, output: Path | None, *, as_json: bool, lab: Lab) 
 
 @published_command.command(epilog=examples('published remove "Doe et al. 2025"'))
 @click.argument("source")
-@json_option()
-@lab_options
+@lab_json_options()
 def remove(source: str, *, as_json: bool, lab: Lab) -> None:
     """Delete all published results of SOURCE from the store."""
     removed = remove_source(Store.open(lab.store_url, create=False), source)
@@ -146,10 +134,8 @@ Examples:
 """,
 )
 @click.argument("file", metavar="[FILE]", required=False, type=FILE)
-@json_option()
-@lab_options
-@click.pass_context
-def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) -> None:
+@lab_json_options()
+def lint(file: Path | None, *, as_json: bool, lab: Lab) -> int:
     """List published numbers that contradict the numbers from which they can be derived. Writes nothing.
 
     Checks the CSV file FILE; without it, the results in the store; for an empty store, the JEST paper. Exit
@@ -165,7 +151,7 @@ def lint(context: click.Context, file: Path | None, *, as_json: bool, lab: Lab) 
     text = [finding.message for finding in wrong]
     text.append(f"derived cells confirmed: {confirmed}; findings: {len(wrong)}")
     show(as_json, {"confirmed": confirmed, "findings": len(wrong), "cells": cells}, text)
-    context.exit(1 if wrong else 0)
+    return 1 if wrong else 0
 
 
 def _read(files: Sequence[Path]) -> list[PublishedCell]:

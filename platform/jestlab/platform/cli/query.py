@@ -16,10 +16,10 @@ import click
 
 from jestlab.analysis.files import rows_to_csv
 from jestlab.platform.cli.completion import EXPERIMENT
-from jestlab.platform.cli.options import json_option, lab_options, output_option
+from jestlab.platform.cli.options import lab_json_options, output_option
 from jestlab.platform.cli.output import default_format, print_or_write, print_or_write_blocks
 from jestlab.platform.render import STATE_STYLES, TextTable, in_state, markdown, table
-from jestlab.platform.words import listed, on_one_line
+from jestlab.platform.words import on_one_line
 
 if TYPE_CHECKING:
     from jestlab.platform.lab.lab import Lab
@@ -64,8 +64,7 @@ Rows = Sequence[Sequence[Any]]
               help="Output format.  [default: by the extension of --output, else text on a "
                    "terminal, else md]")  # fmt: skip
 @output_option()
-@json_option("The same as --format json.")
-@lab_options
+@lab_json_options("The same as --format json.")
 def query_command(
     sql: str | None,
     *,
@@ -96,9 +95,8 @@ def query_command(
         raise click.UsageError("cannot print parquet to a terminal: give --output FILE, or pipe it")
     rows: Rows
     if is_selection:
-        order = listed(order_by or "")
-        shown = None if columns is None else listed(columns)
-        result = query.select(lab.store_url, view or "runs", where, shown, order, limit, experiment)
+        sort = order_by or ""
+        result = query.select(lab.store_url, view or "runs", where, columns, sort, limit, experiment)
         headers, rows = result.columns, result.rows
     elif sql is not None:
         result = query.ask(lab.store_url, sql)
@@ -139,22 +137,16 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _markdown(headers: Sequence[str], rows: Rows) -> str:
-    return markdown(headers, [[_cell(value) for value in row] for row in rows])
-
-
 def _json(headers: Sequence[str], rows: Rows) -> str:
-    records = [dict(zip(headers, map(_plain, row), strict=True)) for row in rows]
+    def plain(value: Any) -> Any:
+        """Convert NaN, infinities, and times to text, and bytes to hexadecimal digits."""
+        if isinstance(value, datetime):
+            return value.isoformat(" ")
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        return value.hex() if isinstance(value, bytes) else value if is_finite else str(value)
+
+    records = [dict(zip(headers, map(plain, row), strict=True)) for row in rows]
     return json.dumps(records, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """Convert a value for JSON: NaN, infinities, and times to text, bytes to hexadecimal digits."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    return value.hex() if isinstance(value, bytes) else value
 
 
 def _parquet(headers: Sequence[str], rows: Rows) -> bytes:
@@ -176,7 +168,7 @@ def _parquet(headers: Sequence[str], rows: Rows) -> bytes:
 
 
 _WRITERS: dict[str, Callable[[Sequence[str], Rows], str | bytes]] = {
-    "md": _markdown,
+    "md": lambda headers, rows: markdown(headers, [list(map(_cell, row)) for row in rows]),
     "csv": rows_to_csv,
     "json": _json,
     "parquet": _parquet,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
@@ -28,8 +28,7 @@ from jestlab.platform.cli.options import (
     CodeName,
     baseline_option,
     examples,
-    json_option,
-    lab_options,
+    lab_json_options,
     model_flags,
     output_option,
     scope_option,
@@ -47,9 +46,6 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, result_blocks, table
 from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, TableOptions
-
-if TYPE_CHECKING:
-    from jestlab.analysis.figures.selected import ShownExample
 
 _TABLES = examples(
     "table quickstart --baseline uniform",
@@ -73,8 +69,7 @@ _TABLES = examples(
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print the origin of one number: runs, attempts, commit, config, formula.")  # fmt: skip
 @output_option()
-@json_option("The same as --format json.")
-@lab_options
+@lab_json_options("The same as --format json.")
 def table_command(
     lab: Lab,
     name: str,
@@ -99,10 +94,16 @@ def table_command(
     Numbers are over completed seeds. csv and json have unrounded numbers.
     """
     from jestlab.analysis.tables.explain import explain as explained
+    from jestlab.platform.cli.outcome import answer_lines
+    from jestlab.platform.planning.unreported import unreported
     from jestlab.platform.reports.make import make_table
 
-    if name not in NAMES and name in known(lab.store_url):
+    is_experiment = name not in NAMES and name in known(lab.store_url)
+    has_answer = is_experiment and not experiments and given.keys() <= {"notes"}
+    if is_experiment:
         name, experiments = default_name(lab.store_url, name), (name, *experiments)
+    for line in (line for each in experiments for line in unreported(lab.store_url, each)):
+        say(line, err=True)
     made = make_table(lab, experiments, name, given)
     form = "json" if as_json else form or default_format(output)
     if explain is not None:
@@ -113,7 +114,8 @@ def table_command(
             print_or_write_blocks(output, str(origin))
     elif form == "text":
         hides_notes = default_format(output) == "text" and "notes" not in given
-        print_or_write_blocks(output, result_blocks(made, "--notes" if hides_notes else ""))
+        blocks = result_blocks(made, "--notes" if hides_notes else "")
+        print_or_write_blocks(output, [*blocks, *(answer_lines(lab, *experiments) if has_answer else ())])
     else:
         print_or_write(output, made.render(form))
         if form == "latex" and (names := left_out(made)):
@@ -145,8 +147,7 @@ _KINDS = "\n\n".join(
               show_default=True, metavar="KIND", help="Kind of figure to draw.")  # fmt: skip
 @model_flags(*FIGURES.values(), CustomFigureOptions)
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
-@json_option("Print the paths as a JSON list.")
-@lab_options
+@lab_json_options("Print the paths as a JSON list.")
 def plot_command(
     lab: Lab, experiment: str | None, kind: str, given: dict[str, Any], output: Path | None, as_json: bool
 ) -> None:
@@ -178,8 +179,7 @@ def plot_command(
 @baseline_option("that of the spec's reports, else the first run that is not a reference")
 @scope_option(default=None, otherwise="that of the spec's reports, else scoring")
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
-@json_option("Print the paths of all files as a JSON list.")
-@lab_options
+@lab_json_options("Print the paths of all files as a JSON list.")
 def report_command(
     lab: Lab,
     experiment: str,
@@ -220,8 +220,7 @@ def report_command(
 @click.option("--examples", "size", type=click.IntRange(min=1, max=200), default=12, show_default=True,
               help="Number of selected examples to show, and of rejected ones.")  # fmt: skip
 @output_option("PNG image to write.  [default: in the lab's reports]")
-@json_option()
-@lab_options
+@lab_json_options()
 def show_batch_command(
     name: str, *, step: int | None, size: int, output: Path | None, as_json: bool, lab: Lab
 ) -> None:
@@ -254,22 +253,21 @@ def show_batch_command(
         "shares": run.shares(batch),
         "picture": str(path),
     }
-    heading = f"{named.title}, step {step:,}: {summary['selected']:,} of {summary['candidates']:,} candidates"
+    heading = f"{named.title}, step {step:,}: {len(batch.selected):,} of {len(batch.examples):,} candidates"
     caption = "Selected above, rejected below: evenly spaced examples, each with its caption and score."
     with writing(path):
         write_whole(path, super_batch(path.stem, shown, heading, caption).png())
     rows = [
         {"selected": each.selected, "score": _mean([each.score]), "caption": each.caption} for each in shown
     ]
-    show(as_json, summary | {"examples": rows}, _batch_blocks(heading, summary, shown))
+    summary["examples"] = rows
+    show(as_json, summary, [heading, "", *_batch_blocks(summary)])
 
 
-def _batch_blocks(heading: str, summary: dict[str, Any], shown: Sequence[ShownExample]) -> Iterator[Block]:
-    yield heading
-    yield ""
+def _batch_blocks(summary: dict[str, Any]) -> Iterator[Block]:
     rows = [
-        ("selected" if each.selected else "rejected", _score(_mean([each.score])), one_line(each.caption))
-        for each in shown
+        ("selected" if each["selected"] else "rejected", _score(each["score"]), one_line(each["caption"]))
+        for each in summary["examples"]
     ]
     yield table(("", "score", "caption"), rows, right=(1,))
     if summary["shares"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.options import examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import UserError
 
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
                    "token; repeatable.")  # fmt: skip
 @click.option("--lab", "places", multiple=True, metavar="FOLDER[=URL]", type=click.Path(file_okay=False),
               help="Serve this lab instead of --root, with its store at URL; repeatable.")  # fmt: skip
-@json_option("Print the address and the token as JSON once the server is ready.")
-@lab_options
+@lab_json_options("Print the address and the token as JSON once the server is ready.")
 def serve_command(
     *,
     as_json: bool,

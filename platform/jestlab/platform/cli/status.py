@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import IO, Any
 
 import click
@@ -16,7 +15,7 @@ from jestlab.analysis import units
 from jestlab.analysis.goodput import Goodput, by_run, summary, total
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, SUBJECT
-from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options
+from jestlab.platform.cli.options import examples, lab_json_options, same_lab_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
@@ -24,6 +23,7 @@ from jestlab.platform.launch.display import display
 from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, reason_lines
 from jestlab.platform.logs import one_line
 from jestlab.platform.planning.changes import changes_of
+from jestlab.platform.planning.unreported import unreported
 from jestlab.platform.render import (
     STATE_STYLES,
     Block,
@@ -37,7 +37,7 @@ from jestlab.platform.render import (
     table_of,
     width,
 )
-from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
+from jestlab.platform.store.annotations import all_tags
 from jestlab.platform.store.identity import lab_places
 from jestlab.platform.store.records import WAITING, ExperimentSummary, RunState, Spending
 from jestlab.platform.store.spending import attempt_times
@@ -77,35 +77,36 @@ _PROGRESS_COLUMNS = (
     _numeric("planned", lambda row: row.cost.total_flops, units.flops, 20),
 )
 
-_COST_KINDS: Mapping[str, Callable[[float], str]] = {
-    "FLOPs": units.flops, "chip-hours": units.hours, "hours": units.duration, "$": units.dollars,
-}  # fmt: skip
-"""Kind of cost → function that formats an amount."""
-
-
-def _costs_by_kind(cost: Spending) -> Mapping[str, tuple[float | None, float | None]]:
-    """Return the actual and the planned amount for each kind of cost; None if unknown."""
-    hours = cost.planned_chip_hours
-    return {
-        "FLOPs": (cost.actual_flops, cost.total_flops),
-        "chip-hours": (cost.actual_chip_hours, None if cost.is_local else hours),
-        "hours": (cost.actual_hours, hours if cost.is_local else None),
-        "$": (cost.actual_dollars, cost.planned_dollars),
-    }
+_COSTS: Mapping[
+    str, tuple[Callable[[float], str], Callable[[Spending], tuple[float | None, float | None]]]
+] = {
+    "FLOPs": (units.flops, lambda cost: (cost.actual_flops, cost.total_flops)),
+    "chip-hours": (
+        units.hours,
+        lambda cost: (cost.actual_chip_hours, None if cost.is_local else cost.planned_chip_hours),
+    ),
+    "hours": (
+        units.duration,
+        lambda cost: (cost.actual_hours, cost.planned_chip_hours if cost.is_local else None),
+    ),
+    "$": (units.dollars, lambda cost: (cost.actual_dollars, cost.planned_dollars)),
+}
+"""Kind of cost → function that formats an amount, and one that reads the actual and the planned amount."""
 
 
 def _cost_columns(kind: str) -> list[TextColumn]:
     """Return the columns of a kind of cost: actual, planned, and drift."""
+    write, read = _COSTS[kind]
 
     def drift(row: RunStatus) -> str:
-        actual, planned = _costs_by_kind(row.cost)[kind]
+        actual, planned = read(row.cost)
         if actual is None or not planned or (actual <= planned and row.run.state != RunState.COMPLETED):
             return ""  # empty while a run is active and within its plan
         return f"× {actual / planned:.2f}"
 
     return [
-        _numeric(kind, lambda row: _costs_by_kind(row.cost)[kind][0], _COST_KINDS[kind], 50),
-        _numeric("planned", lambda row: _costs_by_kind(row.cost)[kind][1], _COST_KINDS[kind], 20),
+        _numeric(kind, lambda row: read(row.cost)[0], write, 50),
+        _numeric("planned", lambda row: read(row.cost)[1], write, 20),
         TextColumn("drift", drift, 30, True),
     ]
 
@@ -119,9 +120,9 @@ def _totals(rows: Iterable[RunStatus], unknown: float | None = None) -> dict[str
         rows: Rows of runs; repeated rows don't count.
         unknown: Amount to use for a run whose actual cost is unknown; None to omit such runs.
     """
-    costs, totals = [_costs_by_kind(row.cost) for row in rows if not row.is_repeat], {}
-    for kind, write in _COST_KINDS.items():
-        given = [(unknown if cost[kind][0] is None else cost[kind][0], cost[kind][1]) for cost in costs]
+    costs, totals = [row.cost for row in rows if not row.is_repeat], {}
+    for kind, (write, read) in _COSTS.items():
+        given = ((unknown if actual is None else actual, planned) for actual, planned in map(read, costs))
         if pairs := [(actual, planned) for actual, planned in given if actual is not None and planned]:
             actual, planned = (sum(side) for side in zip(*pairs, strict=True))
             unit = f" {kind}" if kind == "chip-hours" else ""
@@ -136,8 +137,7 @@ def _totals(rows: Iterable[RunStatus], unknown: float | None = None) -> dict[str
     epilog=examples("status", "status quickstart", "status quickstart/joint", "status quickstart --json")
 )
 @click.argument("name", type=SUBJECT, metavar="[SUBJECT]", required=False)
-@json_option()
-@lab_options
+@lab_json_options()
 def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     """Show the runs of SUBJECT with their states and costs; without SUBJECT, show all experiments.
 
@@ -150,20 +150,19 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     The table shows actual and planned costs. Drift is actual divided by planned cost, for completed runs and
     for runs that exceed their plan. FLOPs count useful work only; chip-hours count all attempts, so work
     repeated after a failure or a preemption appears as drift. Goodput is the useful share of the machines'
-    time; `jestlab costs --goodput` shows it by run.
+    time; --json and the experiment's page have it by run.
     """
     if name is None:
         store = Store.open_readonly(lab.store_url)
         experiments = store.experiments() if store else []
-        tags = tags_of_experiments(store) if store else {}
-        data = [_experiment_data(row) | {"tags": tags.get(row.name, [])} for row in experiments]
-        show(as_json, data, _experiments_table(experiments, tags))
+        tags = all_tags(store) if store else {}
+        show(as_json, _experiments_data(experiments, tags), _experiments_table(experiments, tags))
         return
     store = naming.existing_store(lab)
     named = naming.find_runs(store, name)
     experiment, wanted = named.experiment, {(row.label, row.seed) for row in named.runs}
     rows = [row for row in read_status(store, experiment) if (row.run.label, row.run.seed) in wanted]
-    tags = tags_of_runs(store, [row.run.fingerprint for row in rows])
+    tags = all_tags(store)
     goodputs = by_run(attempt_times(store, experiment))
     changes, lab_paths = changes_of(store, experiment), lab_places(store.engine)
     data = [
@@ -179,17 +178,8 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     ]
     known = {row.run.fingerprint for row in rows} & goodputs.keys()
     goodput = summary(total(goodputs[fingerprint] for fingerprint in known))
-    lines = [
-        *_status_lines([_with_retraction(row, changes.retracted) for row in rows], tags, lab, goodput),
-        *changes.lines(experiment),
-    ]
-    show(as_json, data, lines)
-
-
-def _with_retraction(row: RunStatus, retracted: Mapping[str, str]) -> RunStatus:
-    if (why := retracted.get(row.run.fingerprint)) is None:
-        return row
-    return replace(row, run=replace(row.run, reason=f"retracted: {why}"))
+    warnings = [*changes.lines(experiment), *unreported(lab.store_url, experiment)]
+    show(as_json, data, [*_status_lines(rows, tags, lab, goodput), *warnings])
 
 
 def _has_row(row: RunStatus) -> bool:
@@ -198,7 +188,7 @@ def _has_row(row: RunStatus) -> bool:
 
 
 def _reasons(rows: Sequence[RunStatus], lab: Lab) -> list[Block]:
-    lines = [styled(line) for line in reason_lines(rows, lab.root)]
+    lines = [styled(line) for line in reason_lines(rows, lab)]
     for state, style in STATE_STYLES.items():
         for line in lines:
             line.highlight_words([f" {state}:"], style)
@@ -210,7 +200,7 @@ def _status_lines(
 ) -> Iterator[Block]:
     """Yield the table of runs, reasons, the total cost of completed runs, and the goodput."""
     columns = [*_RUN_COLUMNS, _ATTEMPTS, *(each for kind in _totals(rows) for each in _cost_columns(kind))]
-    if tags:
+    if any(row.run.fingerprint in tags for row in rows):
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.run.fingerprint, [])), 80))
     if shown := [row for row in rows if _has_row(row) or row.run.fingerprint in tags]:
         yield table_of(shown, columns)
@@ -240,22 +230,28 @@ def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[s
         *(count(state) for state in RunState if any(state in row.counts for row in experiments)),
         TextColumn("launched (UTC)", lambda row: f"{row.updated_at:%Y-%m-%d %H:%M}", 50),
     ]
-    if tags:
+    if any(row.name in tags for row in experiments):
         columns.append(TextColumn("tags", lambda row: ", ".join(tags.get(row.name, [])), 60))
     if any(row.imported_from is not None for row in experiments):
         columns.append(TextColumn("imported from", lambda row: one_line(row.imported_from or ""), 20))
     return table_of(experiments, columns)
 
 
-def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
-    return {
-        "experiment": row.name,
-        "question": row.question,
-        "scale": row.scale,
-        "launched_at": row.updated_at.isoformat(),
-        "counts": dict(row.counts),
-        "imported_from": row.imported_from,
-    }
+def _experiments_data(
+    experiments: Sequence[ExperimentSummary], tags: Mapping[str, list[str]]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "experiment": row.name,
+            "question": row.question,
+            "scale": row.scale,
+            "launched_at": row.updated_at.isoformat(),
+            "counts": dict(row.counts),
+            "imported_from": row.imported_from,
+            "tags": tags.get(row.name, []),
+        }
+        for row in experiments
+    ]
 
 
 # ---- watch and attach
@@ -267,12 +263,8 @@ def _experiment_data(row: ExperimentSummary) -> dict[str, Any]:
     "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Interval in seconds."
 )
 @click.option("--once", is_flag=True, help="Print one table; the default without a terminal.")
-@json_option("Print the table once, as JSON.")
-@lab_options
-@click.pass_context
-def watch_command(
-    context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
-) -> None:
+@lab_json_options("Print the table once, as JSON.")
+def watch_command(experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab) -> int:
     """Show the progress of EXPERIMENT's runs live.
 
     The table has the step, loss, speed, time left, and FLOPs of each run. Below it are failures, the reasons
@@ -290,7 +282,7 @@ def watch_command(
     else:
         rows = _watch_live(watch, every, lab)
     failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
-    context.exit(1 if any(row.run.state in failed for row in rows) else 0)
+    return 1 if any(row.run.state in failed for row in rows) else 0
 
 
 def _watch_live(watch: Watch, every: float, lab: Lab) -> list[RunStatus]:
@@ -321,10 +313,8 @@ def watch_lines(rows: Sequence[RunStatus], lab: Lab, height: int | None = None) 
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
 @click.argument("experiment", type=EXPERIMENT)
-@json_option("Print the runs as JSON at the end, and progress to standard error.")
-@lab_options
-@click.pass_context
-def attach_command(context: click.Context, experiment: str, *, as_json: bool, lab: Lab) -> None:
+@lab_json_options("Print the runs as JSON at the end, and progress to standard error.")
+def attach_command(experiment: str, *, as_json: bool, lab: Lab) -> int:
     """Follow the launch of EXPERIMENT, wherever it runs: progress, states, and its tables at the end.
 
     Ctrl-C ends the display; the launch continues. Exit code: 0 if all runs are completed, 130 if interrupted,
@@ -339,7 +329,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
         except KeyboardInterrupt:
             command = f"jestlab attach {naming.shell_name(experiment)}{same_lab_options()}"
             say(f"the launch continues: {command} shows it again, jestlab cancel stops it", err=as_json)
-            context.exit(130)
+            return 130
         counts = Counter(str(row.run.state) for row in rows if not row.is_repeat)
         is_complete = set(counts) <= {"COMPLETED"}
         if as_json:
@@ -349,7 +339,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
                 say(["", *result_blocks(each, "in the reports"), ""])
             if not is_complete:
                 say(state_counts(counts))
-    context.exit(0 if is_complete else 1)
+    return 0 if is_complete else 1
 
 
 def _attach(watch: Watch, experiment: str, stream: IO[str]) -> list[RunStatus]:

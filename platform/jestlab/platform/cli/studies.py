@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -13,14 +13,13 @@ import click
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
-from jestlab.analysis.goodput import CAUSES, USEFUL, Goodput, by_run, percent, summary, total
 from jestlab.platform.cli.options import (
     FOLDER,
     baseline_option,
     decide_option,
     examples,
     json_option,
-    lab_options,
+    lab_json_options,
     scope_option,
     spec_options,
 )
@@ -37,7 +36,6 @@ from jestlab.platform.render import Block, TextColumn, table, table_of
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import LOCAL_PARALLEL
 from jestlab.platform.spec.schema import StudySpec
-from jestlab.platform.store.records import RunSummary
 from jestlab.platform.study_registry import scales_of, study_module, study_names
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted
@@ -54,15 +52,14 @@ _IMPORTANCE = {
 
 
 @click.command(epilog=examples("list"))
-@json_option()
-@lab_options
+@lab_json_options()
 def list_command(as_json: bool, lab: Lab) -> None:
     """List the studies that can be launched by name, with tags and the number of runs at each scale."""
-    from jestlab.platform.store.annotations import tags_of_experiments
+    from jestlab.platform.store.annotations import all_tags
     from jestlab.platform.store.store import Store
 
     store, data = Store.open_readonly(lab.store_url), []
-    tags = tags_of_experiments(store) if store else {}
+    tags = all_tags(store) if store else {}
     for name in study_names():
         scales = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
         study = next(iter(scales.values()))
@@ -143,8 +140,7 @@ def _description(study: StudySpec) -> Iterator[Block]:
 @decide_option
 @click.option("--why", is_flag=True, help="Explain why each run would run.")
 @click.option("--all", "every", is_flag=True, help="Print one row per run, without grouping.")
-@json_option()
-@lab_options
+@lab_json_options()
 def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
     """Show the runs of SPEC, their costs, and which are completed. Writes nothing.
 
@@ -153,8 +149,7 @@ def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: L
     completed there. Runs whose estimated memory exceeds the device's are listed.
     """
     preview = survey(lab, study, why=why)
-    data = plan_data(preview.plan, preview.reasons) | {"remarks": list(preview.remarks)}
-    show(as_json, data, [*plan_blocks(preview, every), *preview.remarks])
+    show(as_json, plan_data(preview), plan_blocks(preview, every))
 
 
 # ---- register
@@ -168,8 +163,7 @@ def plan_command(study: StudySpec, why: bool, every: bool, as_json: bool, lab: L
     metavar="NAME",
     help="Author of the registration.  [default: git's user.name, else your login]",
 )
-@json_option("Print the registration as JSON.")
-@lab_options
+@lab_json_options("Print the registration as JSON.")
 def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab: Lab) -> None:
     """Register the claims, error rate, seeds, metrics, score, and runs of SPEC before its first run.
 
@@ -213,7 +207,6 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
         "costs quickstart",
         "costs quickstart --plot figures",
         "costs quickstart --scope reference_training --baseline uniform",
-        "costs quickstart --goodput",
     )
 )
 @spec_options
@@ -221,18 +214,9 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
 @scope_option("Which FLOPs count in equal budgets")
 @click.option("--plot", "folder", type=FOLDER, metavar="DIR",
               help="Plot the cost of a step of IID, JEST, and Flexi-JEST at SPEC's sizes.")  # fmt: skip
-@click.option("--goodput", is_flag=True,
-              help="Show instead how the runs in the lab used the machines' time.")  # fmt: skip
-@json_option("Print JSON: costs in FLOPs, or with --goodput, times in seconds.")
-@lab_options
+@json_option("Print JSON: costs in FLOPs.")
 def costs_command(
-    study: StudySpec,
-    baseline: str | None,
-    scope: Scope,
-    folder: Path | None,
-    goodput: bool,
-    as_json: bool,
-    lab: Lab,
+    study: StudySpec, baseline: str | None, scope: Scope, folder: Path | None, as_json: bool
 ) -> None:
     """Show the cost of one training example in each run of SPEC, relative to uniform sampling.
 
@@ -242,15 +226,7 @@ def costs_command(
 
     --plot writes PNG, SVG, and PDF for each convention. The sizes are those of the first run of SPEC that
     selects its batches, preferably one with an approximate scoring pass.
-
-    --goodput shows the share of the time, while runs held machines, that went to training and evaluation, and
-    the shares of start-up, compilation, checkpoints, and lost work that had to be repeated.
     """
-    if goodput:
-        if folder is not None:
-            raise click.UsageError("--plot and --goodput: expected only one of them")
-        _show_goodput(study.name, lab, as_json)
-        return
     planned = _plan_for_display(study)
     found = cost_breakdown(planned, baseline, scope)
     paths = [] if folder is None else _plot_costs(study, found, folder)
@@ -365,64 +341,4 @@ def _breakdown_data(study: StudySpec, found: CostBreakdown) -> dict[str, Any]:
             for entry in found.entries
         ],
         "left_out": list(found.left_out),
-    }
-
-
-# ---- costs --goodput
-
-_HOUR = 3.6e9  # microseconds
-
-
-def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
-    """Print how the runs of an experiment used the machines' time."""
-    from jestlab.platform.cli import naming
-    from jestlab.platform.store.spending import attempt_times
-
-    store = naming.existing_store(lab)
-    runs = naming.find_runs(store, experiment).runs
-    goodputs = by_run(attempt_times(store, experiment))
-    has_begun = any(found.attempts for found in goodputs.values())
-    text = _goodput_blocks(runs, goodputs) if has_begun else [f"no run of {experiment} has started yet"]
-    show(as_json, _goodput_data(experiment, runs, goodputs), text)
-
-
-def _goodput_blocks(runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]) -> Iterator[Block]:
-    """Yield a table of the time of each run and of all runs, and an explanation of the columns."""
-    whole = total(goodputs.values())
-    causes: list[str] = [cause for cause in CAUSES if whole.share(cause) >= 0.0005]
-    headers = ["run", "seed", "held", "goodput", *(CAUSES[cause] for cause in causes)]
-    headers += ["attempts", "queue"]
-    rows = [
-        [run.label, str(run.seed), *_goodput_cells(goodputs[run.fingerprint], causes)]
-        for run in runs
-        if run.fingerprint in goodputs and goodputs[run.fingerprint].attempts
-    ]
-    rows.append(["all", "", *_goodput_cells(whole, causes)])
-    yield table(headers, rows, range(1, len(headers)), {name: -rank for rank, name in enumerate(headers[2:])})
-    yield ""
-    yield summary(whole)
-    yield "held: chip-time, or wall time on machines without chips. Shares are of held, which excludes queue."
-
-
-def _goodput_cells(found: Goodput, causes: Sequence[str]) -> list[str]:
-    known = found.ratio is not None
-    shares = [percent(found.share(cause)) if known and found.parts[cause] else "–" for cause in causes]
-    goodput = "unknown" if found.ratio is None else percent(found.ratio)
-    queue = units.duration(found.waited / _HOUR) if found.waited >= 500_000 else "–"
-    return [units.duration(found.held / _HOUR), goodput, *shares, str(found.attempts), queue]
-
-
-def _goodput_data(
-    experiment: str, runs: Sequence[RunSummary], goodputs: Mapping[str, Goodput]
-) -> dict[str, Any]:
-    """Return the time of each run and of all runs as JSON data."""
-    return {
-        "experiment": experiment,
-        "useful": list(USEFUL),
-        "all": total(goodputs.values()).as_data(),
-        "runs": [
-            {"label": run.label, "seed": run.seed, "fingerprint": run.fingerprint}
-            | goodputs.get(run.fingerprint, Goodput()).as_data()
-            for run in runs
-        ],
     }

@@ -17,8 +17,8 @@ from jestlab.models.weights.sources import Weights, open_weights, read_tokenizer
 from jestlab.platform import programs
 from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import SOURCE
-from jestlab.platform.cli.options import FILE, RUN_HELP, json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, show
+from jestlab.platform.cli.options import FILE, RUN_HELP, lab_json_options
+from jestlab.platform.cli.output import show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import fetched
@@ -46,8 +46,7 @@ def _conversion_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments and options that import and export share."""
     tokenizer_help = "SentencePiece model of the texts.  [default: the one next to SOURCE]"
     for add in (
-        lab_options,
-        json_option(),
+        lab_json_options(),
         click.option("--force", is_flag=True, help="Replace the weights at DEST."),
         click.option("--tokenizer", type=FILE, help=tokenizer_help),
         click.argument("destination", metavar="DEST", type=click.Path(path_type=Path)),
@@ -64,8 +63,7 @@ def weights_command() -> None:
 
 @weights_command.command("inspect", epilog=_EPILOG)
 @_source
-@json_option()
-@lab_options
+@lab_json_options()
 def inspect(source: str, as_json: bool, lab: Lab) -> None:
     """Show the format, towers, parameters, and content hash of SOURCE."""
     about = _describe(_open(source, lab))
@@ -106,16 +104,14 @@ def _convert(
     if digest != expected:
         raise UserError(f"{destination}: digest is {digest[:12]}, expected {expected[:12]}: try again")
     has_tokenizer = pieces is not None and destination.is_dir()
-    if as_json:
-        print_json({"path": str(destination), "digest": digest, "tokenizer": has_tokenizer})
-        return
-    say(f"{destination}: {form}, content {digest[:12]}{'' if has_tokenizer else ', without a tokenizer'}")
+    text = [f"{destination}: {form}, content {digest[:12]}{'' if has_tokenizer else ', without a tokenizer'}"]
     pooling = weights.model.text.pooling
     if open_weights(destination).model.text.pooling != pooling:
-        say(
+        text.append(
             f"{destination}: the format does not store the pooling of texts, {pooling}: "
             "give `model` together with the path of these weights"
         )
+    show(as_json, {"path": str(destination), "digest": digest, "tokenizer": has_tokenizer}, text)
 
 
 def _open(source: str, lab: Lab) -> Weights:
@@ -171,15 +167,10 @@ def _description(about: dict[str, Any]) -> list[Block]:
         "image": f"{vision['image_size']} px in patches of {vision['patch_size']}",
         "text": f"{text['length']} tokens of {text['vocabulary_size']:,}",
     }
-    rows = [
-        [
-            tower,
-            f"{parameters[tower]:,}",
-            *(str(section[size] or 4 * section["width"]) for size in sizes),
-            inputs[tower],
-        ]
-        for tower, section in (("image", vision), ("text", text))
-    ]
+    rows = []
+    for tower, section in (("image", vision), ("text", text)):
+        of_tower = [str(section[size] or 4 * section["width"]) for size in sizes]
+        rows.append([tower, f"{parameters[tower]:,}", *of_tower, inputs[tower]])
     headers = ("tower", "parameters", *sizes, "input")
     return [
         f"{about['path']}: {about['format']}, {parameters['all']:,} parameters, "

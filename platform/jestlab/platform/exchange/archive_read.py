@@ -143,7 +143,7 @@ class _Import:
         for table in TABLES:
             if table.name == "published":
                 imported = take_rows(self.connection, [*self._rows(table)])
-                self.summary.published = imported.new + len(imported.changed)
+                self.summary.published = imported.new + imported.changed
             elif table.name == "metric":
                 self._take_metrics()
             elif table.name not in ("run", "experiment", "metric_name"):

@@ -117,7 +117,8 @@ def _queries(connection: Connection, experiments: Collection[str]) -> Iterator[t
     """Yield tables with queries for the rows to copy: all rows, or those of experiments and their runs."""
     is_whole_lab = not experiments
     members = select(MemberRow.run_id).where(MemberRow.experiment.in_(experiments))
-    runs = set() if is_whole_lab else with_needs(connection, connection.scalars(members))
+    named = select(RunRow.id).where(RunRow.id.in_(members))
+    runs = set() if is_whole_lab else set(connection.scalars(with_needs(named)))
     sources = connection.scalars(select(AttemptRow.sources).where(one_of(AttemptRow.run_id, runs)))
     digests = {digest for text in sources for digest in json.loads(text or "{}").values()}
     # Members are chosen by experiment, since a run can also be in experiments that aren't exported.

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy import Connection, Row, Select, delete, or_, select
 
@@ -33,6 +33,7 @@ from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.annotations import KEEP
 from jestlab.platform.store.engine import closing_engine, read_only, reading
 from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.rerun import with_needs
 from jestlab.platform.store.rows import now, one_of
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
@@ -40,7 +41,6 @@ from jestlab.platform.store.tables import (
     EvaluationRow,
     MemberRow,
     MetricRow,
-    NeedRow,
     RunRow,
     TagRow,
 )
@@ -125,7 +125,7 @@ def collect(lab: Lab, store: Store, older_than: timedelta, datasets: Datasets) -
 _Row = Row[int, str, str]  # key, fingerprint, and directory of a run
 
 
-def _kept_runs(older_than: timedelta) -> Select[Any]:
+def _kept_runs(older_than: timedelta) -> Select[int]:
     """Select the keys of the runs that are kept: see the docstring of the module."""
     ended = [state for state in RunState if state.is_terminal]
     tagged = select(TagRow.run_id).where(TagRow.name == KEEP, TagRow.run_id.is_not(None))
@@ -136,9 +136,7 @@ def _kept_runs(older_than: timedelta) -> Select[Any]:
         RunRow.state.not_in(ended),
         RunRow.updated_at > now() - older_than,
     )
-    kept = select(RunRow.id).where(is_kept).cte("kept", recursive=True)
-    kept = kept.union(select(NeedRow.needs_id).join(kept, NeedRow.run_id == kept.c.id))
-    return select(kept.c.id)
+    return with_needs(select(RunRow.id).where(is_kept))
 
 
 def _unreferenced_runs(older_than: timedelta) -> Select[int, str, str]:

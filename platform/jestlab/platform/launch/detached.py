@@ -55,10 +55,8 @@ def start(lab: Lab, study: str, arguments: Sequence[str]) -> DetachedLaunch:
     """
     lab.root.mkdir(parents=True, exist_ok=True)
     folder = lab.make_folder(FOLDER)
-    name = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[
-        :80
-    ]  # the hash below distinguishes names that become equal here
-    name = f"{name}-{hashlib.sha256(study.encode()).hexdigest()[:16]}"
+    printed = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[:80]  # different names may become equal
+    name = f"{printed}-{hashlib.sha256(study.encode()).hexdigest()[:16]}"
     log = folder / f"{now():%Y%m%dT%H%M%S}-{name}.log"
     with (folder / f".{name}.lock").open("a+", encoding="utf-8") as lock:
         try:
@@ -92,14 +90,9 @@ def start(lab: Lab, study: str, arguments: Sequence[str]) -> DetachedLaunch:
     return DetachedLaunch(process.pid, log, None if has_started else process.wait())
 
 
-def is_detached() -> bool:
-    """Return whether this process is a background launch that hasn't signaled its start yet."""
-    return DETACHED in os.environ
-
-
 def signal_start() -> None:
-    """If this is a background launch, signal its start to the command that waits for it."""
-    if not is_detached():
+    """If this is a background launch, signal its start, once, to the command that waits for it."""
+    if DETACHED not in os.environ:
         return
     pipe, lock = map(int, os.environ.pop(DETACHED).split(":"))
     os.set_inheritable(lock, False)  # jobs may outlive this process, and must not inherit the lock

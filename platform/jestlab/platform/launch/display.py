@@ -11,6 +11,7 @@ from html import escape
 from typing import IO, TYPE_CHECKING, Any
 
 from jestlab.analysis import units
+from jestlab.platform.launch import detached
 from jestlab.platform.launch.reconcile import Target, title
 from jestlab.platform.logs import one_line
 from jestlab.platform.programs.failures import headline
@@ -87,7 +88,8 @@ class Lines(Listener):
         self._started: dict[str, float] = {}
 
     def begin(self, count: int) -> None:
-        """Print the number of runs."""
+        """Print the number of runs; in the background, also signal the start to the waiting command."""
+        detached.signal_start()
         self._total += count  # of all rounds
         self._print(styled(f"{count} {self._task}"))
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -32,37 +31,18 @@ if TYPE_CHECKING:
 SECONDS = 10.0
 """Time limit for all messages of a launch, after its end."""
 
-_MOST_LINES, _MOST_CHARACTERS = 5, 300  # of claims or failed runs in a message; of a reason
-
-
-@contextmanager
-def notifications(lab: Lab, name: str, listener: Listener) -> Iterator[Notifications]:
-    """Return a context that sends the messages of one launch, also if it ends with an error.
-
-    Args:
-        lab: The lab of the launch.
-        name: Name of the study.
-        listener: Receives warnings.
-    """
-    messages = Notifications(lab, name, listener)
-    try:
-        yield messages
-    except Exception as error:
-        if messages.has_begun:
-            messages.send("failure", "failed", [f"the launch ended with an error: {_first_line(str(error))}"])
-        raise
-    finally:
-        messages.wait()
+_MOST_LINES, _MOST_CHARACTERS = 5, 300  # of claims or failed runs in a message; of a line
 
 
 class Notifications:
-    """The messages of one launch.
+    """Context in which the messages of one launch are sent, also if it ends with an error.
 
     Attributes:
         has_begun: Whether runs have been started. A launch that is refused before sends no message.
     """
 
     def __init__(self, lab: Lab, name: str, listener: Listener) -> None:
+        """Prepare for a launch of the study `name`; `listener` receives warnings."""
         self.has_begun = False
         self._lab, self._name, self._listener = lab, name, listener
         self._services = Settings.find().notify
@@ -72,31 +52,55 @@ class Notifications:
         self._sending: list[tuple[int, Thread]] = []
         self._problems: dict[int, str] = {}  # by number of the service
         self._began = time.monotonic()
-        self._announced: set[str] = set()
+        self._announced: set[str] = set()  # statements of claims that were decided before
+
+    def __enter__(self) -> Notifications:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Wait for all messages, up to the time limit, and report each service that failed."""
+        if isinstance(error, Exception) and self.has_begun:
+            self._send("failure", "failed", [f"the launch ended with an error: {error}"])
+        deadline = time.monotonic() + SECONDS
+        for number, thread in self._sending:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                self._problems[number] = f"no answer within {SECONDS:g} s"
+        for number, problem in sorted(self._problems.items()):
+            self._listener.note(f"notify: service {number} of {len(self._services)}: {problem}")
 
     def decided(self, status: deciding.ClaimsStatus) -> None:
         """Send the claims that were decided since the last call, if the launch continues for other claims."""
+        new = self._skip(status)
+        if new and status.next.claims:
+            lines = [*_verdicts(new), f"{status}; the launch continues"]
+            self._send("info", f"{counted(len(new), 'claim')} decided", lines)
+
+    def skip_decided(self) -> None:
+        """Send no message about claims that an earlier launch decided."""
+        if self._services:  # otherwise, don't read the results
+            self._skip(deciding.claims_status(self._lab.store_url, self._name))
+
+    def _skip(self, status: deciding.ClaimsStatus) -> list[Judged]:
+        """Return the claims that have been decided since the last call."""
         decided = {each.claim.statement: each for each in status.judged if each.is_decided}
         new = [each for statement, each in decided.items() if statement not in self._announced]
         self._announced |= decided.keys()
-        if new and status.next.claims:
-            lines = [*_verdicts(new), f"{status}; the launch continues"]
-            self.send("info", f"{counted(len(new), 'claim')} decided", lines)
+        return new
 
     def ended(self, result: LaunchResult) -> None:
         """Send the result of a launch, unless the user interrupted it or it had nothing to run."""
-        outcome, reasons, study = result.outcome, result.outcome.reasons, result.plan.study
+        outcome, study = result.outcome, result.plan.study
         if not self._services or outcome.interrupted or not outcome.launched:
             return
         counts = Counter(outcome.states[run.fingerprint] for run in result.runs)
         states = ", ".join(f"{count} {state.lower()}" for state, count in sorted(counts.items()))
         lines = [f"{states}, after {units.duration((time.monotonic() - self._began) / 3600)}"]
-        if outcome.stopped:
-            lines.append(f"stopped: {_first_line(outcome.stopped)}")
-        lines += _first_lines(
-            f"{run.label}/{run.seed} failed: {_first_line(headline(reasons.get(run.fingerprint) or ''))}"
-            for run in result.runs
-            if outcome.states[run.fingerprint] == RunState.FAILED
+        lines += [f"stopped: {outcome.stopped}"] if outcome.stopped else []
+        failed = (run for run in result.runs if outcome.states[run.fingerprint] == RunState.FAILED)
+        lines += _first(
+            f"{run.label}/{run.seed} failed: {headline(outcome.reasons.get(run.fingerprint) or '')}"
+            for run in failed
         )
         over_budget = outcome.over_budget
         if any(each.claims for each in (study, *study.studies.values())):
@@ -105,21 +109,17 @@ class Notifications:
                 lines += _verdicts(status.judged)
                 over_budget |= bool(status.next.left_out)
             except Exception as error:  # such as a store that can't be read; the launch itself has ended
-                lines.append(f"the claims can't be read: {_first_line(str(error))}")
+                lines.append(f"the claims can't be read: {error}")
         files = result.made.files.get(self._name, ())
         lines += [f"report: {path}" for path in files if path.name == "report.html"]
-        if over_budget:
-            self.send("warning", "budget reached", lines)
-        elif result.exit_code:
-            self.send("failure", "failed", lines)
-        else:
-            self.send("success", "finished", lines)
+        kind, event = ("failure", "failed") if result.exit_code else ("success", "finished")
+        self._send(*(("warning", "budget reached") if over_budget else (kind, event)), lines)
 
-    def send(self, kind: str, event: str, lines: Iterable[str]) -> None:
+    def _send(self, kind: str, event: str, lines: Iterable[str]) -> None:
         """Start sending a message to all services; `kind` is success, failure, warning, or info."""
-        message = (kind, f"jestlab: {self._name} {event}", "\n".join(lines))
+        text = "\n".join(one_line(line.strip().partition("\n")[0], _MOST_CHARACTERS) for line in lines)
         for number, service in enumerate(self._services, 1):
-            arguments = (number, service.get_secret_value(), *message)
+            arguments = (number, service.get_secret_value(), kind, f"jestlab: {self._name} {event}", text)
             thread = Thread(target=self._deliver, args=arguments, daemon=True)
             thread.start()
             self._sending.append((number, thread))
@@ -137,31 +137,15 @@ class Notifications:
         except Exception as error:  # of apprise or of its plugin, whose text may contain the URL
             self._problems[number] = f"the message could not be sent ({type(error).__name__})"
 
-    def wait(self) -> None:
-        """Wait for all messages, up to the time limit, and report each service that failed."""
-        deadline = time.monotonic() + SECONDS
-        for number, thread in self._sending:
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                self._problems[number] = f"no answer within {SECONDS:g} s"
-        for number, problem in sorted(self._problems.items()):
-            self._listener.note(f"notify: service {number} of {len(self._services)}: {problem}")
-
 
 def _verdicts(judged: Iterable[Judged]) -> list[str]:
     from jestlab.analysis.tables.claims import MARKS
 
-    return _first_lines(
-        f"{MARKS[each.verdict]} {each.claim.statement}: {each.verdict_text}" for each in judged
-    )
+    return _first(f"{MARKS[each.verdict]} {each.claim.statement}: {each.verdict_text}" for each in judged)
 
 
-def _first_lines(lines: Iterable[str]) -> list[str]:
+def _first(lines: Iterable[str]) -> list[str]:
     """Return the first lines, and the number of the others."""
     every = [*lines]
     more = len(every) - _MOST_LINES
     return [*every[:_MOST_LINES], f"and {more} more"] if more > 0 else every
-
-
-def _first_line(text: str) -> str:
-    return one_line(text.strip().partition("\n")[0], _MOST_CHARACTERS)

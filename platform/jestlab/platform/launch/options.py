@@ -63,7 +63,7 @@ class LaunchOptions:
         if self.fail_fast and self.keep_going:
             raise UserError("fail_fast and keep_going: give one of them")
         if self.runs and not (self.rerun_changed or self.rerun_retracted):
-            raise UserError("runs: a launch runs the whole study; name runs only with rerun_changed")
+            raise UserError("runs: name single runs only with rerun_changed (--rerun-changed)")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy import select
+
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.platform import dependencies, logs, reports
@@ -23,7 +25,7 @@ from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
-from jestlab.platform.launch.notify import Notifications, notifications
+from jestlab.platform.launch.notify import Notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.planning import deciding, recording
@@ -35,6 +37,8 @@ from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
 from jestlab.platform.planning.survey import open_readonly
+from jestlab.platform.planning.unreported import unreported
+from jestlab.platform.spec.expand import replaced_values
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import runs_here
 from jestlab.platform.spec.schema import StudySpec
@@ -45,6 +49,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import AttemptRow
 from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
 
@@ -62,13 +67,12 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
         UserError: The launch is refused (then nothing was written), or a report can't be written. If only a
             later round is refused, no error is raised, and `LaunchOutcome.stopped` contains the reason.
     """
-    with notifications(lab, study.name, listener) as messages:
+    with Notifications(lab, study.name, listener) as messages:
         result = _Session(lab, study, options, listener, messages).run()
         if not result.outcome.launched:
             all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
             listener.note(all_completed if result.runs else "nothing to run: the spec defines no runs")
-        if options.reports:
-            result = _report(lab, result, listener)
+        result = _report(lab, result, options, listener)
         messages.ended(result)
     return result
 
@@ -77,7 +81,7 @@ def retry(
     lab: Lab, experiment: str, fingerprints: Collection[str], options: LaunchOptions, listener: Listener
 ) -> LaunchResult:
     """Launch the FAILED runs among `fingerprints`, and the runs that were SKIPPED because of them."""
-    with notifications(lab, experiment, listener) as messages:
+    with Notifications(lab, experiment, listener) as messages:
         with _open(lab, create=False) as store:
             refuse_untrusted(store, experiment)
             study = load_stored(experiment, store.spec(experiment))
@@ -96,8 +100,8 @@ def retry(
             result = LaunchResult(plan, runs, launch_recorded(store, runs))
         if not reruns:
             listener.note("nothing to retry: no run has failed")
-        elif options.reports:
-            result = _report(lab, result, listener)
+        else:
+            result = _report(lab, result, options, listener)
         messages.ended(result)
     return result
 
@@ -155,9 +159,13 @@ def _open(lab: Lab, create: bool = True) -> Iterator[Store]:
         store.close_whole()
 
 
-def _report(lab: Lab, result: LaunchResult, listener: Listener) -> LaunchResult:
-    """Update the reports after a launch, unless the user interrupted it."""
+def _report(lab: Lab, result: LaunchResult, options: LaunchOptions, listener: Listener) -> LaunchResult:
+    """After a launch that wasn't interrupted, note missing scores, and update the reports if requested."""
     if result.outcome.interrupted:
+        return result
+    for line in unreported(lab.store_url, result.plan.study.name):
+        listener.note(line)
+    if not options.reports:
         return result
     with _open(lab) as store:
         made = reports.bring_up_to_date(lab, store, result.plan.study, listener.note)
@@ -181,11 +189,12 @@ class _Session:
 
     def run(self) -> LaunchResult:
         """Run all rounds, and return the combined result."""
-        plan: Plan | None = self._first_round(self._full_plan)
-        assert plan is not None
-        result = self._run_round(plan, None)
+        with open_readonly(self._lab) as store:
+            if self._in_rounds and store is not None and store.members(self._study.name):
+                self._messages.skip_decided()
+        result = self._run_round(self._first_round(self._full_plan), None)
         try:
-            while (plan := self._next_round(plan, result.outcome)) is not None:
+            while (plan := self._next_round(result.plan, result.outcome)) is not None:
                 result = self._run_round(plan, result.outcome)
         except UserError as error:
             stopped = f"no further round: {error}"  # completed runs still get their reports
@@ -255,7 +264,8 @@ class _Session:
         Raises:
             UserError: The round is refused.
         """
-        options, reruns, notes = self._options, list[str](), list[str]()
+        options, reruns = self._options, list[str]()
+        notes = [*replaced_values(plan.study)] if is_first else []
         with open_readonly(self._lab) as store:
             check_names(plan, tuple if store is None else store.measured)
             if store is not None:
@@ -265,7 +275,7 @@ class _Session:
                 if reruns := _runs_to_rerun(options, plan, differences):
                     plan = plan.with_states(states | dict.fromkeys(reruns, RunState.PENDING))
                     differences = changes(store, plan.study, plan.runs)
-                notes = [*differences.lines(plan.study.name), *deciding.deviations(store, plan)]
+                notes += [*differences.lines(plan.study.name), *deciding.deviations(store, plan)]
             if not _is_complete(plan.runs):
                 place = executors.choose(options.on, plan.study.resources, Settings.find())
                 plan = budgeted(plan, store, place)
@@ -338,7 +348,7 @@ def _prepare(
         UserError: The executor's jobs couldn't reach the store, or a required setting is missing.
     """
     if _is_complete(runs):
-        return lambda store, runs: _completed_outcome(store, [run.fingerprint for run in runs])
+        return _completed_outcome
     from jestlab.platform.launch import controller
 
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
@@ -359,7 +369,7 @@ def _prepare(
     others = functools.cache(lambda other: executors.find(other, settings, lab))
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
-        if not store.has_attempts():
+        if not store.rows(select(AttemptRow.id).limit(1)):
             custom = any(run.program not in OWN_PROGRAMS for run in runs)
             recorded = provenance.announcement(_CODE, settings.record, custom)
             path, home = config_path(), Path.home()
@@ -375,7 +385,8 @@ def _prepare(
     return launch_recorded
 
 
-def _completed_outcome(store: Store, fingerprints: Sequence[str]) -> LaunchOutcome:
+def _completed_outcome(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
+    fingerprints = [run.fingerprint for run in runs]
     return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from jestlab.analysis import units
 from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import EXAMPLES
 from jestlab.platform.launch.liveness import any_launcher_alive, liveness_warning
 from jestlab.platform.launch.options import Intervals
@@ -38,9 +39,6 @@ LOSS, FLOPS = "loss", "flops_total"
 """Names of the metrics that `read_status` reads, in addition to `EXAMPLES`."""
 
 _QUIET_UPDATES = 4  # consecutive updates without active runs after which a launch counts as ended
-_REFRESH_SECONDS = 5.0
-"""Interval at which the runs are read even if none has changed."""
-
 STARTING = "starting"
 """Reason of a run whose job was launched, but whose worker has not reported yet."""
 
@@ -72,6 +70,11 @@ class RunStatus:
     lease: Lease | None = None  # last attempt; None before the first
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the row stays as it is until the run is launched again."""
+        return self.run.state.is_terminal and not (self.lease and self.lease.is_live)
+
+    @property
     def loss(self) -> float | None:
         """Latest training loss; None before the first."""
         return self.progress.latest.get(LOSS)
@@ -84,6 +87,11 @@ class RunStatus:
     def as_data(self) -> dict[str, Any]:
         """Return the row as JSON data."""
         run, lease, wait = self.run, self.lease, self.wait
+        waits = wait and {
+            "reason": wait.reason,
+            "place": wait.estimated_start or None,
+            "unblock": wait.unblock or None,
+        }
         return {
             "run": run.name,
             "label": run.label,
@@ -91,13 +99,7 @@ class RunStatus:
             "fingerprint": run.fingerprint,
             "state": run.state,
             "reason": run.reason,
-            "waits": None
-            if wait is None
-            else {
-                "reason": wait.reason,
-                "place": wait.estimated_start or None,
-                "unblock": wait.unblock or None,
-            },
+            "waits": waits,
             "step": run.step,
             "total_steps": run.total_steps,
             "loss": self.loss,
@@ -113,14 +115,23 @@ class RunStatus:
         }
 
 
-def read_status(store: Store, experiment: str) -> list[RunStatus]:
-    """Read the status of an experiment's runs."""
-    runs, costs = store.runs(experiment), spending(store, experiment)
+def read_status(
+    store: Store, experiment: str, known: Sequence[RunStatus] = (), changed: Collection[str] | None = None
+) -> list[RunStatus]:
+    """Read the status of an experiment's runs.
+
+    Args:
+        known: The status at an earlier moment, since which no run was added or removed.
+        changed: Fingerprints of the runs to read again; the others are as in `known`.
+    """
+    runs, costs = store.runs(experiment, changed), spending(store, experiment, changed)
     unique = list({run.fingerprint for run in runs})
     standings, needs = leases.standings(store, unique), store.needs(unique)
     started = [fingerprint for fingerprint, run in standings.items() if run.state not in WAITING]
     progress = store.progress(started, (LOSS, EXAMPLES, FLOPS))
-    titles = {run.fingerprint: f"{run.label}/{run.seed}" for run in reversed(runs)}
+    titles = {
+        run.fingerprint: f"{run.label}/{run.seed}" for run in reversed([row.run for row in known] or runs)
+    }
     intervals = Intervals.from_environment()
     rules = RetryRules(0, intervals.backoff, intervals.max_backoff)
     is_launched = any_launcher_alive(leases.heartbeats(store), now())
@@ -150,20 +161,24 @@ def read_status(store: Store, experiment: str) -> list[RunStatus]:
             )
         )
         seen.add(run.fingerprint)
-    return rows
+    fresh = {(row.run.label, row.run.fingerprint): row for row in rows}
+    return [fresh.get((row.run.label, row.run.fingerprint), row) for row in known] or rows
 
 
 class Watch:
     """Follows the status of an experiment.
 
-    All runs are read again when one has changed or after 5 seconds. In large experiments, pauses between
-    reads are longer, so that reads take at most 1/20 of the time.
+    Runs that have changed or haven't ended are read again. If they are many, pauses between reads are longer,
+    so that reads take at most 1/20 of the time.
+
+    Attributes:
+        launched_at: Time of the last launch, as of the last update.
     """
 
     def __init__(self, store: Store, experiment: str) -> None:
         self._store = store
         self._experiment = experiment
-        self._snapshot: object = None
+        self.launched_at = self._changed_at = datetime.min
         self._rows: list[RunStatus] = []
         self._read_at = self._read_seconds = 0.0  # end and duration of the last read
 
@@ -174,14 +189,16 @@ class Watch:
             UserError: The experiment doesn't exist any more.
         """
         began = time.monotonic()
-        idle_seconds = began - self._read_at
-        if self._snapshot is not None and idle_seconds < 20 * self._read_seconds:
+        if began - self._read_at < 20 * self._read_seconds:
             return self._rows
-        snapshot = self._store.snapshot(self._experiment)
-        if snapshot != self._snapshot or idle_seconds >= _REFRESH_SECONDS:
+        launched_at, changes = self._store.changes(self._experiment, self._changed_at)
+        if launched_at != self.launched_at:
             self._rows = read_status(self._store, self._experiment)
-            self._snapshot, self._read_at = snapshot, time.monotonic()
-            self._read_seconds = self._read_at - began
+        elif changed := changes.keys() | {row.run.fingerprint for row in self._rows if not row.is_settled}:
+            self._rows = read_status(self._store, self._experiment, self._rows, changed)
+        self.launched_at, self._changed_at = launched_at, max([self._changed_at, *changes.values()])
+        self._read_at = time.monotonic()
+        self._read_seconds = self._read_at - began
         return self._rows
 
     def follow(self, pause_seconds: float) -> Iterator[list[RunStatus] | StoreUnreachable]:
@@ -247,13 +264,8 @@ def wait_status(
     return WaitStatus(RunState.PENDING, f"{before}{SLOT}", unblock=_FREE_SLOT)
 
 
-def wait_lines(rows: Iterable[RunStatus]) -> Iterator[str]:
-    """Yield the reasons why runs wait, as `reason_lines` does."""
-    return reason_lines(row for row in rows if row.wait is not None)
-
-
-def reason_lines(rows: Iterable[RunStatus], lab: Path = Path()) -> Iterator[str]:
-    """Yield the reasons of failures, and of other states of runs, such as waiting.
+def reason_lines(rows: Iterable[RunStatus], lab: Lab | None = None) -> Iterator[str]:
+    """Yield the reasons of failures, and of other states of runs, such as waiting; with `lab`, also logs.
 
     Runs of the same state are grouped if their reasons differ only in numbers and paths. Lines of a group,
     indented except for the first one: the number of runs and the reason; the runs; and details of one of them
@@ -273,7 +285,7 @@ def reason_lines(rows: Iterable[RunStatus], lab: Path = Path()) -> Iterator[str]
         yield f"and {counted(rest, 'run')} for {len(ordered) - _MAX_REASONS} other reasons"
 
 
-def _described(row: RunStatus, lab: Path) -> tuple[str, ...]:
+def _described(row: RunStatus, lab: Lab | None) -> tuple[str, ...]:
     """Return the reason of a run's state, and details."""
     run, reason = row.run, one_line(row.run.reason or "")
     if run.state == RunState.BLOCKED:
@@ -282,7 +294,13 @@ def _described(row: RunStatus, lab: Path) -> tuple[str, ...]:
         is_plain = reason.startswith(("waits for", "not launched", STARTING))
         text = reason.replace("waits for", "waiting for", 1) if is_plain else f"{run.state}: {reason}"
         return text, one_line(row.wait.estimated_start), row.wait.unblock and f"to start: {row.wait.unblock}"
-    path = lab / run.directory / LOG
-    log = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     text = f"{run.state}: {failures.headline(reason)}"
-    return (text, f"log: {log}") if run.state == RunState.FAILED else (text,)
+    return (text, f"log: {_log(lab, run.directory)}") if lab and run.state == RunState.FAILED else (text,)
+
+
+def _log(lab: Lab, directory: str) -> str:
+    """Return the path of a run's log; its address if the lab is in a bucket and the log isn't here."""
+    path = lab.root / directory / LOG
+    if lab.remote is not None and not path.exists():
+        return f"{lab.remote}/{directory}/{LOG}"
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

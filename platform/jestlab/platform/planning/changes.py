@@ -200,7 +200,7 @@ class _Current:
 
         NOTE: don't execute that Python to get its versions: the config may come from an imported study.
         """
-        uses_other = interpreter_of(run.program, run.config, Path.cwd()) is not None
+        uses_other = interpreter_of(run.program, run.config) is not None
         return {} if uses_other else self._packages
 
     def _code_digests(self, run: PlannedRun) -> dict[str, str]:
@@ -210,7 +210,7 @@ class _Current:
         has_placeholders = "{" in str(relevant.get("command"))
         key = json.dumps([run.program, run.config if has_placeholders else relevant], default=str)
         if key not in self._code:
-            self._code[key] = digests_of(sources_of(run.program, run.config, Path.cwd()) or {})
+            self._code[key] = digests_of(sources_of(run.program, run.config) or {})
         return self._code[key]
 
     @cached_property

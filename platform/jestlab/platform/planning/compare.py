@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ def compare_with_now(store: Store, fingerprint: str) -> dict[str, Any]:
     attempts = contributing(attempts_of(store, [fingerprint])[fingerprint])
     last = attempts[-1] if attempts else {"sources": None, "inputs": None}
     then, data = (json.loads(last[name] or "{}") for name in ("sources", "inputs"))
-    files = {} if last["sources"] is None else sources_of(run.program, run.config, Path.cwd()) or {}
+    files = {} if last["sources"] is None else sources_of(run.program, run.config) or {}
     now = digests_of(files)
     inputs: dict[str, Path] = {}
     for _, study in store.studies(fingerprint):
@@ -163,21 +163,16 @@ def _source_diff(
     return unified_diff(first, second, texts(store, digests) | dict(current))
 
 
-def _pairs(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
-    return ((name, first.get(name), second.get(name)) for name in {**first, **second})
-
-
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
-    return {name: [one, other] for name, one, other in _pairs(first, second) if one != other}
+    pairs = {name: [first.get(name), second.get(name)] for name in {**first, **second}}
+    return {name: [one, other] for name, (one, other) in pairs.items() if one != other}
 
 
 def _numbers(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
-    return {
-        name: {
-            "first": one,
-            "second": other,
-            "second_minus_first": None if one is None or other is None else other - one,
-        }
-        for name, one, other in _pairs(first, second)
-        if (one, other) != (None, None)
-    }
+    numbers = {}
+    for name in {**first, **second}:
+        one, other = first.get(name), second.get(name)
+        change = None if one is None or other is None else other - one
+        if (one, other) != (None, None):
+            numbers[name] = {"first": one, "second": other, "second_minus_first": change}
+    return numbers

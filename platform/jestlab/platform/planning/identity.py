@@ -41,7 +41,7 @@ def identity_of(program: Program, config: Config) -> dict[str, Any]:
     """Return the identity of a run's config, without the names of dependencies: `fingerprint` gets their
     fingerprints instead."""
     identity = program.identity(config)
-    for path in marked(program.schema, NAMES_A_RUN) if program.schema is not None else ():
+    for path in marked(program.schema, NAMES_A_RUN):
         identity = without(identity, path)
     return identity
 

@@ -10,7 +10,7 @@ from typing import Any
 from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.analysis.claims.claim import SPIKES, is_score
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
-from jestlab.analysis.metrics import UNKNOWN, Goal, Metric, Metrics
+from jestlab.analysis.metrics import OF_PROGRAM, UNKNOWN, Goal, Metric, Metrics
 from jestlab.analysis.units import near, some
 from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, UserError, dotted, nearest, within
@@ -52,8 +52,11 @@ def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
     patterns = dict.fromkeys(declared.declared)
     for run in plan.runs:
         program = programs.get(run.program)
-        patterns |= dict.fromkeys(program.records(program.read(run.config)))
-    for path, name in _metrics(spec):
+        recorded_by = OF_PROGRAM.get(run.program, ())
+        if program.records is not None:
+            recorded_by = program.records(program.read(run.config))
+        patterns |= dict.fromkeys(recorded_by)
+    for path, name in metrics_used(spec):
         if name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns) or name in recorded():
             continue
         hint = near(name, [*(pattern for pattern in patterns if "*" not in pattern), *recorded()])
@@ -81,7 +84,7 @@ def _claims(spec: Mapping[str, Any]) -> Iterator[tuple[Path, Claim]]:
         yield ("claims", str(i)), claim
 
 
-def _metrics(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+def metrics_used(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     """Yield the metrics that a study's score, claims, and reports use, each with its place."""
     yield from ((("score", str(i)), name) for i, name in enumerate(spec.get("score") or ()))
     for place, claim in _claims(spec):
@@ -160,7 +163,7 @@ def check_first(experiment: str, spec: Mapping[str, Any], program: str, scores: 
         UserError: A required name is missing, and another name isn't declared.
     """
     declared = Metrics.of_spec(spec, [program])
-    missing = [(path, name) for path, name in _metrics(spec) if "/" in name and name not in scores]
+    missing = [(path, name) for path, name in metrics_used(spec) if "/" in name and name not in scores]
     unknown = [name for name in scores if declared.of(name) is UNKNOWN]
     if not missing or not unknown:
         return

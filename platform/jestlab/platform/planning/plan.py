@@ -220,14 +220,12 @@ def plan(
 
 
 @dataclass(frozen=True, slots=True)
-class _Resolved:
+class _Resolved(TimedRun):
     """A member with its complete config. `configs` contains the configs of its dependencies by role."""
 
-    config: Config
     fingerprint: str
     needs: Mapping[str, str]
     configs: Mapping[str, Config]
-    price: Price | None
 
 
 class _Planner:
@@ -266,24 +264,22 @@ class _Planner:
             price = program.price(config, configs)
         if variant.match is not None and member.match is not None and program.extent is not None:
             # The other run has no `match` itself, but one of its dependencies may be waiting.
-            other, other_member = self._resolved[member.match], self._members[member.match]
+            other = self._resolved[member.match]
             if isinstance(other, WaitingMember):
                 return replace(other, label=variant.label, seed=member.seed)
             with _placed(f"{place}.match"):
                 if variant.match.kind == "seconds":
                     run = TimedRun(program, variant.label, config, price)
-                    other_label, other_program = other_member.variant.label, _program(other_member)
-                    timed = TimedRun(other_program, other_label, other.config, other.price)
-                    length = examples_in_time(run, timed, self._timings)
+                    length = examples_in_time(run, other, self._timings)
                     if length is None:
-                        return self._waiting(member, config, other_label)
+                        return self._waiting(member, config, other.label)
                 else:
                     length = examples_within(price, other.price, variant.match.scope)
             config = _with_value(cast(BaseModel, config), program.extent, length)
             price = program.price(config, configs)
         needs = {role: need.fingerprint for role, need in needed.items()}
         identity = fingerprint(program.name, program.version, identity_of(program, config), needs)
-        return _Resolved(config, identity, needs, configs, price)
+        return _Resolved(program, variant.label, config, price, identity, needs, configs)
 
     def _waiting(self, member: Replicate, config: Config, other: str) -> WaitingMember:
         """Return a member whose speed hasn't been measured, with the runs that it awaits.

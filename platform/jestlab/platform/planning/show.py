@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import memory
 from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilization, wall_hours
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
-from jestlab.platform.planning.reasons import RunReason
 from jestlab.platform.planning.survey import Survey
 from jestlab.platform.programs import Price
-from jestlab.platform.render import Block, render, styled, table
+from jestlab.platform.render import Block, styled, table
 from jestlab.platform.words import counted, few
 
 _MAX_ROWS = 40  # with more labels, each run name has one row, or each part of a union
@@ -29,11 +28,6 @@ _DROPPED_FIRST = (
     *("$", "chip-hours", "time", "total"),
 )
 """Columns that narrow terminals leave out, the least important one first."""
-
-
-def text(survey: Survey, row_per_run: bool = False) -> str:
-    """Return a plan as plain text; with `row_per_run`, each run has a row."""
-    return render([*blocks(survey, row_per_run), *survey.remarks])
 
 
 def blocks(survey: Survey, row_per_run: bool = False) -> Iterator[Block]:
@@ -48,6 +42,7 @@ def blocks(survey: Survey, row_per_run: bool = False) -> Iterator[Block]:
     if survey.reasons:
         yield ""
         yield from (f"{run}: {reason}" for run, reason in survey.explained())
+    yield from survey.remarks
 
 
 def headline(plan: Plan) -> tuple[str, str]:
@@ -304,16 +299,25 @@ _RUN_FIELDS = (
 )
 
 
-def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
+def as_data(survey: Survey) -> dict[str, Any]:
     """Return a plan as plain data for JSON."""
-    estimates = memory.estimates(plan)
+    plan, reasons, estimates = survey.plan, survey.reasons, memory.estimates(survey.plan)
+    parts = [
+        {
+            "study": part.study.name,
+            "runs": len(part.runs),
+            "labels": list(dict.fromkeys(run.label for run in part.runs)),
+            "totals": _totals(part),
+        }
+        for part in plan.parts
+    ]
     return {
         "study": plan.study.name,
         "scale": plan.study.scale,
         "absent": [str(path) for path in plan.absent],
         "left_out": {str(folder): files for folder, files in plan.left_out.items()},
         "totals": _totals(plan),
-        **({"studies": list(map(_part, plan.parts))} if plan.parts else {}),
+        **({"studies": parts} if parts else {}),
         "runs": [
             {
                 "run": run.name,
@@ -327,6 +331,7 @@ def as_data(plan: Plan, reasons: Mapping[str, RunReason]) -> dict[str, Any]:
             for run in plan.runs
         ],
         "waiting": [asdict(member) for member in plan.waiting],
+        "remarks": list(survey.remarks),
     }
 
 
@@ -337,7 +342,7 @@ _BUDGET_COLUMNS = ("chips", "hours", "chip_hours", "dollars")
 
 def frame_rows(survey: Survey) -> Iterator[dict[str, Any]]:
     """Yield each run as a row of a data frame."""
-    for run in as_data(survey.plan, {})["runs"]:
+    for run in as_data(survey)["runs"]:
         price, budget = run["price"] or {}, run["budget"] or {}
         yield {
             **{column: run[column] for column in _RUN_COLUMNS},
@@ -345,11 +350,6 @@ def frame_rows(survey: Survey) -> Iterator[dict[str, Any]]:
             **{column: budget.get(column) for column in _BUDGET_COLUMNS},
             **({"why": str(survey.reasons.get(run["fingerprint"], ""))} if survey.reasons else {}),
         }
-
-
-def _part(plan: Plan) -> dict[str, Any]:
-    labels = list(dict.fromkeys(run.label for run in plan.runs))
-    return {"study": plan.study.name, "runs": len(plan.runs), "labels": labels, "totals": _totals(plan)}
 
 
 def _totals(plan: Plan) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.planning.reasons import RunReason, reasons_to_run
+from jestlab.platform.spec.expand import replaced_values
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, runs_here
 from jestlab.platform.spec.schema import StudySpec
 
@@ -108,7 +109,7 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
         UserError: The study can't be planned, or the store can't be read.
     """
     executor = study.resources.executor(default=Settings.find().on)
-    is_local, reasons, remarks, status = runs_here(executor), {}, list[str](), None
+    is_local, reasons, remarks, status = runs_here(executor), {}, [*replaced_values(study)], None
     with open_readonly(lab) as store:
         timings = Timings.read(store, study)
         plan = make_plan(

@@ -5,8 +5,7 @@ Workers execute them through `execution`, which imports JAX.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -164,18 +163,9 @@ def _recorded_by_training(config: TrainConfig) -> list[str]:
     ]
 
 
-def _recorded_by_program(name: str, _: Any) -> Collection[str]:
-    """Return the metrics declared for all runs of a program."""
-    return OF_PROGRAM[name]
-
-
 def _program(schema: type[Any], price: Callable[[Any, Any], Price | None], **options: Any) -> Program:
     """Return the program of a config, by default one that uses JAX on several processes."""
     name = schema.__name__.removesuffix("Config").lower()
-    defaults: dict[str, Any] = {
-        "imports": _IMPORTS,
-        "records": functools.partial(_recorded_by_program, name),
-    }
     return Program(
         name=name,
         entry_point=f"jestlab.platform.programs.execution:run_{name}",
@@ -184,7 +174,7 @@ def _program(schema: type[Any], price: Callable[[Any, Any], Price | None], **opt
         identity=schema.identity,
         price=price,
         extra="jax",
-        **defaults | options,
+        **{"imports": _IMPORTS} | options,
     )
 
 

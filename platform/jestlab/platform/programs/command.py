@@ -42,6 +42,7 @@ from typing import Any
 from jestlab.platform.errors import UserError, closest, nearest
 from jestlab.platform.programs.program import DataLookup, Program
 from jestlab.platform.spec.program import FreeKey, Problem
+from jestlab.platform.spec.tree import without
 
 KEYS = {
     "command": FreeKey(
@@ -160,11 +161,6 @@ def as_word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def identity(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity of a config: everything except the working directory."""
-    return {key: value for key, value in config.items() if key != "cwd"}
-
-
 # ---- scripts
 
 
@@ -206,7 +202,7 @@ COMMAND = Program(
     free_keys=KEYS,
     entry_point="jestlab.platform.programs.command_run:run",
     problems=problems,
-    identity=identity,
+    identity=lambda config: without(config, ["cwd"]),
     local_paths=(("cwd",),),
     complete=complete,
     spec_folder="cwd",

@@ -32,7 +32,6 @@ from jestlab.platform.programs.context import Failed, Interrupted, RunContext
 from jestlab.platform.store.address import STORE
 
 _CONFIG = "config.json"
-_UNFINISHED = _CONFIG + ".new"
 _POLL_SECONDS = 0.2  # between checks for a request to stop
 _FINAL_POLL_SECONDS = 0.01  # after the command has closed its output: it is about to end
 _MAX_MESSAGE_BYTES = 1 << 20
@@ -72,10 +71,12 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
         "JESTLAB_RUN_DIR": directory,
         "JESTLAB_SEED": str(context.seed),
         "JESTLAB_RESUME": resume,
-        "JESTLAB_RUN_CONFIG": str(_write_config(config, context.directory)),
+        "JESTLAB_RUN_CONFIG": str(context.directory / _CONFIG),
         "JESTLAB_NEEDS": json.dumps(needs),
         "PYTHONPATH": _python_path(context.cache.parent),
     }
+    written = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    write_whole(context.directory / _CONFIG, written.encode())
     words = [fill(word, values) for word in words_of(config["command"])]
     with Channel(context) as channel:
         child = Child(words, _working_directory(config.get("cwd")), environment | channel.environment)
@@ -120,12 +121,6 @@ def _working_directory(given: str | None) -> Path | None:
     return None
 
 
-def _write_config(config: Mapping[str, Any], directory: Path) -> Path:
-    unfinished = directory / _UNFINISHED
-    unfinished.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return unfinished.replace(directory / _CONFIG)
-
-
 def _python_path(lab: Path) -> str:
     """Return this process's PYTHONPATH followed by a folder that contains only the client.
 
@@ -142,8 +137,9 @@ def left_behind(directory: Path) -> bool:
     """Whether a run's folder contains files from the command of an earlier attempt."""
     from jestlab.platform.store.spool import PREFIX  # imports SQLAlchemy
 
-    ours = (logs.NAME, _CONFIG, _UNFINISHED)
-    return any(path.name not in ours and not path.name.startswith(PREFIX) for path in directory.iterdir())
+    ours, beginnings = (logs.NAME, _CONFIG), (PREFIX, f"{_CONFIG}.")  # the last one: not written to its end
+    names = (path.name for path in directory.iterdir())
+    return any(name not in ours and not name.startswith(beginnings) for name in names)
 
 
 def _read(end: int) -> bytes | None:
@@ -169,12 +165,14 @@ class Child:
 
     def __init__(self, words: Sequence[str], cwd: Path | None, environment: Mapping[str, str]) -> None:
         """Start the command, in this process's environment without credentials, but with these variables."""
+        secrets = (STORE, STORE_SECRET, SERVE_TOKEN)
+        inherited = {name: value for name, value in os.environ.items() if name not in secrets}
         try:
             self.process = subprocess.Popen(
                 list(words),
                 cwd=cwd,
                 # With buffering, output from before an error would follow its traceback.
-                env={"PYTHONUNBUFFERED": "1", **_inherited(), **environment},
+                env={"PYTHONUNBUFFERED": "1", **inherited, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -229,11 +227,6 @@ class Child:
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
-
-
-def _inherited() -> dict[str, str]:
-    secrets = (STORE, STORE_SECRET, SERVE_TOKEN)
-    return {name: value for name, value in os.environ.items() if name not in secrets}
 
 
 class Channel:

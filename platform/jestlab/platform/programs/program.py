@@ -105,22 +105,6 @@ class DataLookup:
         return count
 
 
-# Defaults of programs. They are functions, not lambdas, so that programs can be pickled.
-
-
-def _none(*_: Any) -> None:
-    return None
-
-
-def _unchanged(config: Any, data: DataLookup) -> Config:
-    result: Config = config
-    return result
-
-
-def _no_metrics(config: Any) -> Collection[str]:
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Program(ProgramConfig):
     """A program that runs execute.
@@ -136,19 +120,20 @@ class Program(ProgramConfig):
         collective: Whether several processes compute one run together; otherwise only the first one works.
         subjects: Roles of runs that this program examines. Unlike references, they stay in comparisons.
         imports: Slow imports of all its runs that start no threads.
-        records: Returns patterns for the names of the metrics and evaluations that a config records.
+        records: Returns patterns for the names of the metrics and evaluations that a config records; None if
+            all configs record those of `analysis.metrics.OF_PROGRAM`.
     """
 
     entry_point: str
     version: int = 1
-    price: Callable[[Any, Mapping[str, Config]], Price | None] = _none
-    check_needs: Callable[[Any, Mapping[str, Config]], None] = _none
-    complete: Callable[[Any, DataLookup], Config] = _unchanged
+    price: Callable[[Any, Mapping[str, Config]], Price | None] = lambda config, needs: None
+    check_needs: Callable[[Any, Mapping[str, Config]], None] = lambda config, needs: None
+    complete: Callable[[Any, DataLookup], Config] = lambda config, data: config
     extra: str | None = None
     collective: bool = True
     subjects: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
-    records: Callable[[Any], Collection[str]] = _no_metrics
+    records: Callable[[Any], Collection[str]] | None = None
 
     def read(self, config: Mapping[str, Any]) -> Any:
         """Validate a stored config, which may come from another machine; pydantic's ValidationError if

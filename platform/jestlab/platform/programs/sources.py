@@ -32,14 +32,10 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 
 
-def sources_of(program: str, config: Mapping[str, Any], working_directory: Path) -> dict[str, Path] | None:
-    """Return the files of a run's custom code by relative path; None without any.
-
-    A command without `cwd` runs in `working_directory`.
-    """
+def sources_of(program: str, config: Mapping[str, Any]) -> dict[str, Path] | None:
+    """Return the files of a run's custom code by relative path; None without any."""
     if program == "command":
-        words, cwd = known_words(config), config.get("cwd")
-        folder = Path(cwd) if cwd else working_directory
+        words, folder = known_words(config), _folder(config)
         return _with_imports(tuple(_files_in_command(words, folder)), folder if "-m" in words else None)
     if references.is_reference(program):
         file = references.file_of(program)
@@ -49,21 +45,21 @@ def sources_of(program: str, config: Mapping[str, Any], working_directory: Path)
     return _with_imports([file for file in files_of(config) if _is_custom(file)], None)
 
 
-def interpreter_of(program: str, config: Mapping[str, Any], working_directory: Path) -> str | None:
-    """Return the path of the Python that a run's command starts, if it isn't this process's; else None.
-
-    A command without `cwd` runs in `working_directory`.
-    """
+def interpreter_of(program: str, config: Mapping[str, Any]) -> str | None:
+    """Return the path of the Python that a run's command starts, if it isn't this process's; else None."""
     words = known_words(config) if program == "command" else []
     if not words or not _PYTHON.fullmatch(Path(words[0]).name):
         return None
-    cwd = config.get("cwd")
-    named = str((Path(cwd) if cwd else working_directory) / words[0]) if os.sep in words[0] else words[0]
-    found = shutil.which(named)
+    found = shutil.which(str(_folder(config) / words[0]) if os.sep in words[0] else words[0])
     return None if found is None or Path(found).parent == Path(sys.executable).parent else found
 
 
 # ---- words of a command
+
+
+def _folder(config: Mapping[str, Any]) -> Path:
+    """Return the folder that a command runs in, by default this process's working directory."""
+    return Path(config.get("cwd") or Path.cwd())
 
 
 def _files_in_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:

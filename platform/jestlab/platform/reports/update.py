@@ -123,16 +123,10 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     The page `report.html` comes last, with its other files in `report/`. The notes list the reports that
     can't be made, with the reasons.
     """
-    from jestlab.analysis.results import opened
-
-    with opened(lab.store_url) as store:
-        return _write_reports(lab, store, study)
-
-
-def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
     from jestlab.analysis import figures
     from jestlab.analysis.errors import NotYet, RequestError
     from jestlab.analysis.report import build
+    from jestlab.analysis.results import opened
     from jestlab.analysis.tables.core import FORMATS
     from jestlab.platform.reports.make import TrustedLoader, figure_options, table_of
     from jestlab.platform.reports.selected import selected_images
@@ -142,7 +136,7 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
     folder = lab.reports / study.name
     written = Written()
 
-    def write(name: str, report: Report | None) -> None:
+    def write(store: Snapshot, name: str, report: Report | None) -> None:
         """Write the files of a report, or of the page."""
         try:
             if report is None:
@@ -165,24 +159,21 @@ def _write_reports(lab: Lab, store: Snapshot, study: StudySpec) -> Written:
             written.notes.append(f"{name} failed: {error}")
             written.failed = True
         except ValueError as error:
-            written.notes.append(f"{name} failed, which is a bug: {_in_one_line(error)}")
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            text = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+            written.notes.append(f"{name} failed, which is a bug: {' '.join(text.split())}")
             written.failed = True
 
     seen: Counter[str] = Counter()
     reports = _with_claims(study)
-    for report in reports:
-        stem = _file_stem(report)
-        seen[stem] += 1
-        write(stem if seen[stem] == 1 else f"{stem}-{seen[stem]}", report)
-    if reports or study.studies:
-        write("page", None)
+    with opened(lab.store_url) as store:
+        for report in reports:
+            stem = _file_stem(report)
+            seen[stem] += 1
+            write(store, stem if seen[stem] == 1 else f"{stem}-{seen[stem]}", report)
+        if reports or study.studies:
+            write(store, "page", None)
     return written
-
-
-def _in_one_line(error: BaseException) -> str:
-    """Describe an unexpected exception, with the place where it was raised."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return " ".join(f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})".split())
 
 
 def tables_of(lab: Lab, study: StudySpec) -> Iterator[Table]:

@@ -1,132 +1,210 @@
-"""The comparison of several runs."""
+"""The comparison of several runs, grouped by label."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
+from markupsafe import Markup
 from starlette.requests import Request
 
-from jestlab.analysis.colors import in_order
-from jestlab.analysis.configs import flat
-from jestlab.analysis.intervals import direction
+from jestlab.analysis.colors import BASELINE, REFERENCE, LabelColor, numbered
+from jestlab.analysis.intervals import CI, Gap, direction, paired
 from jestlab.analysis.metrics import Metric
-from jestlab.analysis.tables.show import MISSING
-from jestlab.analysis.units import near
-from jestlab.platform.launch.status import LOSS
+from jestlab.analysis.query import distinct
+from jestlab.analysis.results import Snapshot
+from jestlab.analysis.tables.core import Column, Table
+from jestlab.analysis.tables.formats import OnPage
+from jestlab.analysis.tables.show import MISSING, decimals, heading, known
+from jestlab.analysis.units import near, nearest
+from jestlab.platform.errors import UserError
 from jestlab.platform.serve.experiment import paint
 from jestlab.platform.serve.labs import Labs, Missing, Served
-from jestlab.platform.serve.rendering import as_text, render
-from jestlab.platform.serve.run import (
-    MOST_CURVES,
-    charts_of,
-    curves_in_units,
-    last_scores,
-    metrics_of,
-    read,
-    title_of,
-)
+from jestlab.platform.serve.rendering import as_texts, render
+from jestlab.platform.serve.shown import ShownRun, charts
 
 MOST_COMPARED = 20
 """Maximum number of compared runs."""
 
 
-def page(labs: Labs, request: Request) -> Any:
-    """Compare the runs of `?run=…&run=…`; with `data` in the address, return their curves.
+@dataclass(frozen=True)
+class Group:
+    """Compared runs of one label, which differ in the seed only; or a single run.
 
-    A run is `experiment/label/seed` or a fingerprint; `experiment/label` means all seeds of a label.
+    Attributes:
+        name: Name on the page, and in `base=` of its address.
+        color: Color of the label.
+        runs: The compared runs.
+    """
+
+    name: str
+    color: LabelColor
+    runs: Sequence[ShownRun]
+
+    def config(self) -> dict[str, str]:
+        """Return the dotted keys of the config, with the different values of the runs."""
+        configs = [as_texts(run.record.config | {"program": run.record.program}) for run in self.runs]
+        return {key: ", ".join(dict.fromkeys(values)) for key, *values in side_by_side(configs)}
+
+    def scores(self, name: str) -> dict[int, float]:
+        """Return seed → last value of a score, without values that aren't numbers."""
+        found = {run.record.seed: run.last[name].value for run in self.runs if name in run.last}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+
+def page(labs: Labs, request: Request) -> Any:
+    """Compare the runs of `?run=…&run=…`; with `data` in the address, return their charts.
+
+    A run is `experiment/label/seed` or a fingerprint; `experiment/label` means all seeds of a label. `base`
+    is the run or label that the others are compared with.
     """
     query, lab = request.query_params, request.query_params.get("lab")
-    found = {
-        pair[1]: pair for name in dict.fromkeys(query.getlist("run")) for pair in _named(labs, name, lab)
-    }
-    left, pairs = max(0, len(found) - MOST_COMPARED), list(found.values())[:MOST_COMPARED]
-    runs = [_compared(served, fingerprint) for served, fingerprint in pairs]
-    _, *colors = in_order(map(str, range(len(runs))), "").values()
+    names = list(dict.fromkeys(query.getlist("run")))
+    found = {place[1]: place for name in names for place in _named(labs, name, lab)}
+    groups = _groups([ShownRun.read(*place) for place in list(found.values())[:MOST_COMPARED]])
+    runs = [run for group in groups for run in group.runs]
     if "data" in query:
-        names = query.getlist("metric")[:MOST_CURVES] or [LOSS]
-        charts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-        for (served, fingerprint), run, color in zip(pairs, runs, colors, strict=True):
-            line = {"run": fingerprint, "label": run["name"], "name": run["name"], **paint(color)}
-            for name, curve in curves_in_units(served, fingerprint, names).items():
-                charts[name].append(line | dict(zip("xy", curve, strict=True)))
-        return {"charts": charts, "left": left}
-    config = _side_by_side([run["config"] for run in runs])
+        lines = [
+            (run, {"run": run.fingerprint, "label": group.name, "name": run.title} | paint(group.color))
+            for group in groups
+            for run in group.runs
+        ]
+        return charts(lines, query.getlist("metric"))
+    base = _base(groups, query.get("base"))
+    config = side_by_side([group.config() for group in groups])
     return render(
         "compare.html.j2",
-        here="",
+        names=names,
+        groups=groups,
         runs=runs,
-        colors=colors,
-        left=left,
-        different=[(key, row) for key, row in config if len(set(row)) > 1],
-        equal=[(key, row[0]) for key, row in config if len(set(row)) == 1],
-        scores=_differences([run["scores"] for run in runs]),
-        charts={name: title for run in runs for name, title in run["charts"].items()},
+        base=base,
+        left=max(0, len(found) - MOST_COMPARED),
+        different=[row for row in config if len(set(row[1:])) > 1],
+        equal=[row[:2] for row in config if len(set(row[1:])) == 1],
+        scores=_scores(groups, base) if base and any(run.last for run in runs) else "",
+        charts={name: title for run in runs for name, title in run.charts.items()},
         most=MOST_COMPARED,
         lab=lab,
-        names=[run["name"] for run in runs],
     )
 
 
-def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str]]:
-    """Find the runs that a name of a comparison means; a run comes before a label of the same name."""
+def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str, str, str]]:
+    """Find the runs that a name means, with experiment and label; a run comes before a label of its name.
+
+    Raises:
+        Missing: No run has the name.
+        UserError: Several labs have different runs of the name.
+    """
     experiment, _, rest = name.partition("/")
     if not rest:
-        return [labs.with_run(name, lab)]
-    served = labs.with_experiment(experiment, lab)
-    rows = [row.run for row in served.status(experiment)]
+        return [(*labs.with_run(name, lab), "", "")]
     label, _, seed = rest.rpartition("/")
-    one = [run.fingerprint for run in rows if (run.label, str(run.seed)) == (label, seed)]
-    whole = [run.fingerprint for run in rows if run.label == rest]
-    if not one and not whole:
-        hint = near(name, (f"{experiment}/{run.label}/{run.seed}" for run in rows))
-        raise Missing(f"no run {name!r}: expected experiment/label/seed; {hint}".rstrip("; "))
-    return [(served, fingerprint) for fingerprint in one or whole]
+    found, known = {}, []
+    for served in labs.all_with_experiment(experiment, lab):
+        rows = [row.run for row in served.status(experiment).rows]
+        one = [run for run in rows if (run.label, str(run.seed)) == (label, seed)]
+        if runs := one or [run for run in rows if run.label == rest]:
+            of_lab = [(served, run.fingerprint, experiment, run.label) for run in runs]
+            found[frozenset(run.fingerprint for run in runs)] = of_lab
+        known += [f"{experiment}/{run.label}/{run.seed}" for run in rows]
+    if len(found) > 1:
+        among = ", ".join(f"lab={served.name}" for [(served, *_), *_] in found.values())
+        raise UserError(f"several labs have runs named {name!r}: add one of {among} to the address")
+    if not found:
+        raise Missing(f"no run {name!r}: expected experiment/label/seed; {near(name, known)}".rstrip("; "))
+    return next(iter(found.values()))
 
 
-def _compared(served: Served, fingerprint: str) -> dict[str, Any]:
-    """Read a run for a comparison."""
-    data = read(served.store, fingerprint, "places", "scores", "metrics")
-    record = served.store.run(fingerprint)
-    metrics = metrics_of(served, data, record.program)
-    config = flat(record.config) | {"program": record.program}
-    return {
-        "run": fingerprint,
-        "name": title_of(data, fingerprint),
-        "config": {key: as_text(value) for key, value in config.items()},
-        "scores": {
-            each["name"]: (each["value"], metrics.of(each["key"]))
-            for each in last_scores(data["scores"], metrics)
-        },
-        "charts": charts_of(data, metrics),
-    }
+def _groups(runs: Sequence[ShownRun]) -> list[Group]:
+    """Group runs by label; runs of only one label are not grouped."""
+    labels: dict[Any, list[ShownRun]] = {}
+    for run in runs:
+        label = (run.served.name, *run.places[0][:2]) if run.places else (run.fingerprint,)
+        labels.setdefault(label, []).append(run)
+    parts = list(labels.values()) if len(labels) > 1 else [[run] for run in runs]
+    names = ["/".join(part[0].places[0][:2]) if len(part) > 1 else part[0].title for part in parts]
+    colors = [_color(part[0]) for part in parts]
+    if len(set(colors)) < len(colors):  # labels of several experiments, or seeds
+        colors = [numbered(position) for position in range(len(parts))]
+    return [Group(*group) for group in zip(distinct(names, "-"), colors, parts, strict=True)]
 
 
-def _side_by_side(columns: list[dict[str, str]]) -> list[tuple[str, list[str]]]:
+def _color(run: ShownRun) -> LabelColor:
+    """Return the color of a run's label in its experiment."""
+    if not run.places:
+        return REFERENCE
+    with run.served.store.reading() as connection:
+        colors = Snapshot("", connection).colors(run.places[0].experiment)
+    return colors.get(run.places[0].label, REFERENCE)
+
+
+def _base(groups: Sequence[Group], name: str | None) -> Group | None:
+    """Find the group that a name means; by default the baseline of the study, else the first one.
+
+    Raises:
+        UserError: No compared run or label has the name.
+    """
+    if not name:
+        return next((group for group in groups if group.color == BASELINE), next(iter(groups), None))
+    known = {run.title: group for group in groups for run in group.runs}
+    known |= {group.name: group for group in groups}
+    if name not in known:
+        raise UserError(f"base {name!r} is not among the compared runs: {nearest(name, known)}")
+    return known[name]
+
+
+def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[list[str]]:
+    """Return a row for each key of the columns: the key, and its value in each column."""
     keys = sorted({key for column in columns for key in column})
-    return [(key, [column.get(key, MISSING) for column in columns]) for key in keys]
+    return [[key, *(column.get(key, MISSING) for column in columns)] for key in keys]
 
 
-def _differences(
-    columns: Sequence[Mapping[str, tuple[float | None, Metric]]],
-) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return score → for each run, its value, its difference from the first, and whether that is better."""
-    table = []
-    for key in sorted({key for column in columns for key in column}):
-        metric = next(column[key][1] for column in columns if key in column)
-        values = [column[key][0] if key in column else None for column in columns]
-        known = [math.nan if value is None else value for value in values]
-        deltas = [math.nan, *(value - known[0] for value in known[1:])]
-        row = [
-            {
-                "text": MISSING if math.isnan(value) else metric.text(value),
-                "delta": "" if math.isnan(delta) else metric.text(delta, "+"),
-                "standing": {1: "good", -1: "bad"}.get(
-                    direction(delta * metric.sign, delta * metric.sign), ""
-                ),
-            }
-            for value, delta in zip(known, deltas, strict=True)
-        ]
-        table.append((key, row))
-    return table
+def _scores(groups: Sequence[Group], base: Group) -> Markup:
+    """Return a table of the last scores; the numbers of a section have equal decimals."""
+    import pandas as pd
+
+    metrics = {name: run.metrics.of(name) for group in groups for run in group.runs for name in run.last}
+    rows = []
+    for name, metric in sorted(metrics.items()):
+        form = decimals(metric, 0.0, *(x for group in groups for x in group.scores(name).values()))
+        title = heading(name, metric)
+        rows += [_row(name, form, group, base) | {"section": title, "apart": False} for group in groups]
+    against = f"against {base.name}"
+    toned = Markup('<span class="{tone}">{delta}</span>')
+    columns = (
+        Column("name", title if len(metrics) == 1 else "run", itemgetter("name"), align="left"),
+        Column("seeds", "seeds", lambda row: str(row["seeds"])),
+        Column("score", "mean", itemgetter("score"), seeds="seeds"),
+        Column("interval", CI, itemgetter("interval")),
+        Column("delta", "Δ", toned.format_map, group=against),
+        Column("of_delta", f"{CI} of Δ", itemgetter("of_delta"), group=against),
+    )
+    swatch = Markup('<i class="swatch" style="background:{}"></i>')
+    before = {row["row"]: swatch.format(row["color"]) for row in rows}
+    table = Table("compared", "", pd.DataFrame(rows), columns)
+    return Markup(table.html(OnPage("compared", cards=True, before=before)))
+
+
+def _row(name: str, metric: Metric, group: Group, base: Group) -> dict[str, Any]:
+    """Return the mean of a score over seeds, and its difference from the base, paired by seed."""
+    import pandas as pd
+
+    ours, theirs = (pd.Series(each.scores(name), dtype=float) for each in (group, base))
+    mean, delta = paired(ours, 0.0 * ours), paired(ours, theirs)
+    if not delta.seeds:
+        delta = delta._replace(mean=float(ours.mean() - theirs.mean()))
+    if group is base:
+        delta = Gap(math.nan, math.nan, math.nan, 0)
+
+    def interval(of: Gap, sign: str) -> str:
+        return known(of.low, lambda low: f"[{', '.join(metric.texts((low, of.high), sign))}]")
+
+    return {
+        "row": f"{name} {group.name}", "name": group.name, "color": group.color.css, "seeds": mean.seeds,
+        "score": known(mean.mean, metric.text), "interval": interval(mean, ""),
+        "delta": known(delta.mean, lambda value: metric.text(value, "+")), "of_delta": interval(delta, "+"),
+        "tone": {1.0: "good", -1.0: "bad"}.get(direction(delta.low, delta.high) * metric.sign, ""),
+    }  # fmt: skip

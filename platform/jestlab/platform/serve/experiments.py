@@ -11,7 +11,7 @@ from starlette.requests import Request
 from jestlab.platform.serve.labs import Labs, Served
 from jestlab.platform.serve.overviews import MOST_RUNS, Overview
 from jestlab.platform.serve.rendering import render
-from jestlab.platform.store.annotations import tags_of_experiments
+from jestlab.platform.store.annotations import all_tags
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.tables import AcceptanceRow, RegistrationRow, RetractionRow
 
@@ -37,7 +37,7 @@ def _rows(served: Served) -> list[dict[str, Any]]:
     tables = (AcceptanceRow, RegistrationRow, RetractionRow)
     numbers = (select(func.count()).select_from(table).scalar_subquery() for table in tables)
     [judged_by] = served.store.rows(select(*numbers))
-    tags = tags_of_experiments(served.store)
+    tags = all_tags(served.store)
     return [
         {
             "served": served, "about": about, "tags": (own := tags.get(about.name, [])),

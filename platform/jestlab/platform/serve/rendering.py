@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jestlab.analysis import units
+from jestlab.analysis.configs import flat
 from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file
 from jestlab.analysis.report.html import style as report_style
 from jestlab.platform.store.records import RunState
@@ -54,9 +55,9 @@ def _own(name: str) -> str:
     return files(__package__).joinpath("static", name).read_text(encoding="utf-8")
 
 
-def render(template: str, **values: Any) -> str:
-    """Fill in a template."""
-    return _environment().get_template(template).render(**values)
+def render(template: str, here: str = "", **values: Any) -> str:
+    """Fill in a template; `here` is the page of the main navigation that it belongs to."""
+    return _environment().get_template(template).render(here=here, **values)
 
 
 @cache
@@ -74,7 +75,6 @@ def _environment() -> Environment:
         "glyphs": {state.value: glyph for state, glyph in GLYPHS.items()},
     }
     environment.filters |= {
-        "json": as_json,
         "markup": Markup,
         "when": when,
         "ago": ago,
@@ -118,11 +118,13 @@ def parse_whole(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
-def as_text(value: Any) -> str:
-    """Format a value of a config."""
-    if value is None:
-        return "default"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def as_texts(config: Mapping[str, Any]) -> dict[str, str]:
+    """Format the values of a config, by dotted key."""
+    values = {key: "default" if value is None else value for key, value in flat(config).items()}
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for key, value in values.items()
+    }
 
 
 def as_json(value: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 import json
 import os
 from collections import defaultdict
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 from jestlab.analysis.names import compose, short_names
 from jestlab.platform.errors import Mistakes, Path, SpecError, dotted, placed, shown, within
 from jestlab.platform.spec.axes import AxisStep, Point, axis_path, count, span
-from jestlab.platform.spec.fields import NAMES_A_RUN, fields_of, marked, merge, unknown_keys, validated
+from jestlab.platform.spec.fields import NAMES_A_RUN, marked, merge, unknown_keys, validated
 from jestlab.platform.spec.program import Config
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import MATCH, STUDIES, Tree, depth_of, has, lookup, nested
@@ -148,8 +149,7 @@ def _variants(study: StudySpec) -> list[Variant]:
 def _variants_of(study: StudySpec, name: str) -> list[Variant]:
     """List a run at each of its points, with validated configs."""
     run, program = study.runs[name], study.program_of(name)
-    fields = None if program.schema is None else fields_of(program.schema)
-    names = () if program.schema is None else marked(program.schema, NAMES_A_RUN)
+    fields, names = program.fields, marked(program.schema, NAMES_A_RUN)
     base = program.inherited(study.base, study.program_of())
     beneath = merge(base, run.overrides, fields, ("runs", name))
     needs = [RunReference(role, needed, ("runs", name, "needs")) for role, needed in run.needs.items()]
@@ -194,6 +194,19 @@ def _config_path(study: StudySpec, name: str, base: Tree, steps: Sequence[AxisSt
     return ("base", *path) if in_base else ("runs", name, *path)
 
 
+def replaced_values(study: StudySpec) -> Iterator[str]:
+    """Yield a line for each value in a run that has no effect, since every point of an axis replaces it."""
+    for part, each in {"": study, **study.studies}.items():
+        for index, axis in enumerate(each.axes):
+            path = dotted((STUDIES, part, "axes", str(index))) if part else f"axes.{index}"
+            for name, key in itertools.product(axis.runs, axis.keys):
+                own, keys = each.runs[name].overrides, key.split(".")
+                if not has(own, keys) or isinstance(value := lookup(own, keys), dict):
+                    continue
+                if all(key in point for point in axis.points()):
+                    yield f"{path} replaces {key}={shown(value)} of the run {name}, which has no effect"
+
+
 # ---- checks
 
 
@@ -220,9 +233,9 @@ def _shared_errors(study: StudySpec) -> Iterator[SpecError]:
             yield from unknown_run(name, study.runs, ("axes", str(index), "runs"))
         if SEED in axis.keys:
             yield SpecError(("axes", str(index), *axis.place(SEED, 0)), "replicates are set by `seeds`")
-    schema = study.program_of().schema
-    if schema is not None and all(run.program not in (None, study.program) for run in study.runs.values()):
-        yield from unknown_keys(study.base, fields_of(schema), ("base",))
+    fields = study.program_of().fields
+    if fields is not None and all(run.program not in (None, study.program) for run in study.runs.values()):
+        yield from unknown_keys(study.base, fields, ("base",))
 
 
 def _run_errors(study: StudySpec, name: str) -> Iterator[SpecError]:

@@ -185,9 +185,9 @@ def definitions_of(*models: type) -> JsonSchema:
 
 
 @functools.cache
-def marked(model: type[BaseModel], mark: str) -> tuple[Path, ...]:
+def marked(model: type[BaseModel] | None, mark: str) -> tuple[Path, ...]:
     """Return the paths of the fields with a mark: `NAMES_A_RUN`, `IS_PATH`, or `NAMES_CODE`."""
-    return tuple(path for path, field in fields_of(model).walk() if mark in field.marks)
+    return tuple(path for path, field in fields_of(model).walk() if mark in field.marks) if model else ()
 
 
 # ---- merging

@@ -137,7 +137,7 @@ def config_keys() -> tuple[SpecKey, ...]:
     """Return the config keys of jestlab's own programs, grouped by section, each with its programs."""
     programs: dict[SpecKey, tuple[str, ...]] = {}
     for name, program in builtin_programs().items():
-        keys = [] if program.schema is None else list(_config_keys(fields_of(program.schema)))
+        keys = [] if program.fields is None else list(_config_keys(program.fields))
         local = set(map(dotted, program.local_paths))
         keys += (SpecKey(key, *of, (), key not in local) for key, of in program.free_keys.items())
         programs |= {key: (*programs.get(key, ()), name) for key in keys}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -244,9 +243,7 @@ def _read_source(spec: str | Written, scale: str | None) -> _Source:
         raise SpecError((), f"{spec}: not a spec: expected a .py, .yaml or .yml file")
     source = _Source(spec, path.stem, None, path.absolute().parent)
     if path.suffix == ".py":
-        with _one_line_errors(path.absolute()):
-            module = SimpleNamespace(**runpy.run_path(str(path.absolute()), run_name="jestlab_spec"))
-            return replace(source, written=_call_get_config(module, spec, scale))
+        return replace(source, written=_run_file(spec, scale))
     try:
         document = Document(path.read_text(encoding="utf-8"))
     except SpecError as error:
@@ -268,11 +265,12 @@ def _call_get_config(module: Any, name: str, scale: str | None) -> Any:
     return {**dict(config.items()), "scale": scale} if is_mapping(config) else config
 
 
-@contextmanager
-def _one_line_errors(path: Path) -> Iterator[None]:
-    """Convert an exception in the user's Python file to a UserError with the file and line."""
+def _run_file(spec: str, scale: str | None) -> Any:
+    """Run a spec in Python; convert an exception in it to a UserError with the file and line."""
+    path = Path(spec).absolute()
     try:
-        yield
+        module = SimpleNamespace(**runpy.run_path(str(path), run_name="jestlab_spec"))
+        return _call_get_config(module, spec, scale)
     except UserError:
         raise
     except Exception as error:
@@ -326,7 +324,7 @@ def _absolute_study(study: StudySpec, folder: Path, spec_folder: Path | None = N
     runs = {name: run.model_copy(update={"program": code(run.program)}) for name, run in study.runs.items()}
     study = study.replaced(
         program=code(study.program),
-        record=study.record.anchored(folder),
+        record=study.record.model_copy(update={"files": tuple(map(path, study.record.files))}),
         reports=tuple(reports),
         resources=study.resources.model_copy(update={"on": code(study.resources.on)}),
         runs=runs,

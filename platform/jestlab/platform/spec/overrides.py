@@ -8,7 +8,7 @@ from typing import Any
 
 from jestlab.platform.errors import Path, SpecError, dotted, nearest, shown, within
 from jestlab.platform.spec.axes import LABELS, AxisSpec
-from jestlab.platform.spec.fields import Field, fields_of, merge, unknown_keys, validated
+from jestlab.platform.spec.fields import Field, merge, unknown_keys, validated
 from jestlab.platform.spec.runs import RUN_KEYS
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.tree import (
@@ -81,7 +81,7 @@ def _set(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
         raise SpecError(path, "cannot be set: use --scale")
     if head == "base":
         written["base"] = _with_config_value(
-            {}, written.get("base", {}), keys, value, _fields(study, None), path
+            {}, written.get("base", {}), keys, value, study.program_of().fields, path
         )
     elif head == "runs":
         _set_run(study, written, path, value)
@@ -119,7 +119,7 @@ def _parts_that_accept(study: StudySpec, keys: Sequence[str], value: Any) -> lis
     """
     errors: dict[str, list[SpecError]] = {}
     for name, part in study.studies.items():
-        fields, place = _fields(part, None), (STUDIES, name, "base")
+        fields, place = part.program_of().fields, (STUDIES, name, "base")
         if fields is not None:
             errors[name] = list(unknown_keys(plain(nested(keys, value)), fields, place))
         else:
@@ -147,8 +147,9 @@ def _set_run(study: StudySpec, written: Tree, path: Path, value: Any) -> None:
         return
     own_keys = {key: run[key] for key in RUN_KEYS if key in run}
     config = {key: below for key, below in run.items() if key not in own_keys}
-    base, fields = study.program_of(name).inherited(study.base, study.program_of()), _fields(study, name)
-    written["runs"][name] = own_keys | _with_config_value(base, config, keys, value, fields, path)
+    program = study.program_of(name)
+    base = program.inherited(study.base, study.program_of())
+    written["runs"][name] = own_keys | _with_config_value(base, config, keys, value, program.fields, path)
 
 
 def _split_name(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
@@ -205,8 +206,3 @@ def _drop_labels(axis: Any) -> None:
             known = validated(AxisSpec, axis).named_values
             kept = ((key, texts.items()) for key, texts in labels.items() if key in known)
             axis[LABELS] = {key: {v: text for v, text in texts if v in known[key]} for key, texts in kept}
-
-
-def _fields(study: StudySpec, run: str | None) -> Field | None:
-    schema = study.program_of(run).schema
-    return fields_of(schema) if schema is not None else None

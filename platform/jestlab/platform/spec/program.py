@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from jestlab.platform.spec.fields import Field, fields_of
+
 PROGRAMS = "jestlab.platform.programs"
 """The package whose `get(name)` returns a program, and whose `BUILTIN` has jestlab's own programs by name."""
 
@@ -29,10 +31,6 @@ class FreeKey(NamedTuple):
     type: str
     default: str
     meaning: str
-
-
-def _no_problems(config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
-    return ()  # a function, not a lambda, so that programs can be pickled
 
 
 @dataclass(frozen=True)
@@ -55,12 +53,17 @@ class ProgramConfig:
     name: str
     schema: type[BaseModel] | None = None
     free_keys: Mapping[str, FreeKey] = field(default_factory=dict)
-    problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = _no_problems
+    problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = lambda config, roles: ()
     local_paths: tuple[tuple[str, ...], ...] = ()
     identity: Callable[[Any], dict[str, Any]] = dict
     extent: tuple[str, ...] | None = None
     inherits: tuple[str, ...] = ()
     spec_folder: str | None = None
+
+    @property
+    def fields(self) -> Field | None:
+        """The fields of the config; None for a free-form mapping."""
+        return None if self.schema is None else fields_of(self.schema)
 
     def inherited(self, base: Mapping[str, Any], owner: ProgramConfig) -> dict[str, Any]:
         """Return the sections of another program's base that apply to a run of this program."""

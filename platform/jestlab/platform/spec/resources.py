@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -36,11 +36,7 @@ CLUSTERS = tuple(name for name in EXECUTORS if name != "local")
 """Names of the built-in executors on remote machines, whose chips are counted."""
 
 
-def _executor(name: str) -> str:
-    return extensions.check_name("executor", name, EXECUTORS)
-
-
-ExecutorName = Annotated[str, AfterValidator(_executor)]
+ExecutorName = Annotated[str, AfterValidator(lambda name: extensions.check_name("executor", name, EXECUTORS))]
 """Name of a built-in or custom executor: `package.module:Class`, `path.py:Class`, or an entry point of
 `jestlab.executors`."""
 
@@ -229,7 +225,6 @@ def _option(text: str) -> str:
 
 _Word = Annotated[str, Field(pattern=rf"^[^-{_QUOTES}][^{_QUOTES}]*$")]
 _Line = Annotated[str, Field(pattern=r"^[^\r\n]*$")]
-_Mount = Annotated[str, Field(pattern=rf"^/[^:{_QUOTES}]*(:/[^:{_QUOTES}]*(:[^:{_QUOTES}]*)?)?$")]
 _Option = Annotated[str, Field(pattern=rf"^--[^{_QUOTES}]+$"), AfterValidator(_option)]
 
 
@@ -244,11 +239,8 @@ class SlurmOptions(BaseModel):
         exclusive: Whether a job's nodes are not shared with other jobs.
         gres: Kind of GPU where the site requires `--gres`, such as `gpu` or `gpu:a100`; null for
             `--gpus-per-node`.
-        container: Image that contains jestlab, in the syntax of `runtime`; null to run without a container.
-        runtime: Container runtime: pyxis (`srun --container-image`) or apptainer.
-        mounts: Folders to mount in the container in addition to the lab, such as `/data:/data`.
         setup: Lines of shell before Python starts, such as `module load cuda`.
-        python: Python with jestlab; null for the one that launches, or `python3` in a container.
+        python: Python with jestlab, or a script that starts it in a container; null for the launcher's.
         options: Further options of sbatch, such as `--reservation=mine`.
     """
 
@@ -260,9 +252,6 @@ class SlurmOptions(BaseModel):
     constraint: _Word | None = None
     exclusive: bool = False
     gres: _Word | None = None
-    container: _Word | None = None
-    runtime: Literal["pyxis", "apptainer"] = "pyxis"
-    mounts: tuple[_Mount, ...] = ()
     setup: tuple[_Line, ...] = ()
     python: _Word | None = None
     options: tuple[_Option, ...] = ()

@@ -107,11 +107,6 @@ class Record(BaseModel):
     packages: _Texts = ()
     files: _Texts = ()
 
-    def anchored(self, folder: Path) -> Record:
-        """Return a copy with absolute paths."""
-        files = tuple(str(folder / Path(file).expanduser()) for file in self.files)
-        return self.model_copy(update={"files": files})
-
     def named_files(self) -> dict[str, Path]:
         """Map unique names to the files: base names, or whole paths if several files share a base name."""
         paths = [Path(file) for file in self.files]

@@ -68,11 +68,6 @@ class Replicate:
     match: int | None = None
 
 
-def names_of(study: StudySpec, variants: Sequence[Variant]) -> Names:
-    """Return the display names of a study's runs at their points."""
-    return Names(study.to_dict(), [(each.name, each.label, each.point) for each in variants])
-
-
 def unknown_run(name: str, known: Collection[str], path: Path) -> Iterator[SpecError]:
     """Yield an error with the nearest name if a name is unknown."""
     if name not in known:
@@ -86,7 +81,7 @@ def name_errors(
 
     `wrong` are runs with mistakes, whose points are unknown: references to their points aren't checked.
     """
-    names = names_of(study, variants)
+    names = Names(study.to_dict(), [(each.name, each.label, each.point) for each in variants])
     for each in variants:
         text = names.shown[each.label]
         if (first := names.meant(text)[0]) != each.label:

@@ -130,23 +130,13 @@ def tags(store: Store, subject: Subject) -> list[str]:
         return sorted(connection.scalars(own))
 
 
-def tags_of_experiments(store: Store) -> dict[str, list[str]]:
-    """Return the tags of all tagged experiments, in alphabetical order."""
-    query = select(TagRow.experiment, TagRow.name).where(TagRow.experiment.is_not(None))
-    return _grouped(store, query.order_by(TagRow.name))
-
-
-def tags_of_runs(store: Store, fingerprints: Collection[str]) -> dict[str, list[str]]:
-    """Return the tags of those of these runs that are tagged, by fingerprint, in alphabetical order."""
-    query = select(RunRow.fingerprint, TagRow.name).join(TagRow, TagRow.run_id == RunRow.id)
-    found = _grouped(store, query.order_by(TagRow.name))
-    return {run: names for run, names in found.items() if run in fingerprints}
-
-
-def _grouped(store: Store, query: Any) -> dict[str, list[str]]:
+def all_tags(store: Store) -> dict[str, list[str]]:
+    """Return the tags of tagged experiments by name, and of tagged runs by fingerprint, each in order."""
+    subject = func.coalesce(TagRow.experiment, RunRow.fingerprint)
+    query = select(subject, TagRow.name).outerjoin(RunRow, RunRow.id == TagRow.run_id)
     found: dict[str, list[str]] = {}
-    for subject, tag in store.rows(query):
-        found.setdefault(subject, []).append(tag)
+    for named, tag in store.rows(query.order_by(TagRow.name)):
+        found.setdefault(named, []).append(tag)
     return found
 
 

@@ -26,13 +26,13 @@ from jestlab.platform.store.batches import (
     write,
 )
 from jestlab.platform.store.engine import database_message
-from jestlab.platform.store.leases import finish, heartbeat, start, stop_reason
+from jestlab.platform.store.leases import finish, heartbeat, start
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import AttemptLost, RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.spool import Spool
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import AttemptRow
+from jestlab.platform.store.tables import AttemptRow, RunRow
 
 FLUSH_POINTS = 1_000  # buffered points that are written without waiting for the next tick
 TICK_SECONDS = 1.0  # between writes of the buffer
@@ -375,7 +375,7 @@ class WorkerAttempt:
                 raise AttemptLost(
                     f"attempt {self.number} at run {self._fingerprint[:8]} was revoked by its launcher"
                 )
-            reason = stop_reason(connection, self._run_id)
+            reason = connection.scalar(select(RunRow.stop_reason).where(RunRow.id == self._run_id))
             removed = write(connection, self._run_id, number, batch, late=number != self.number)
             if state:
                 _, state, why, exit_code = batch[-1]

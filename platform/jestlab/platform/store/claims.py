@@ -7,18 +7,17 @@ launchers together are checked in the transaction that claims, one launcher at a
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, insert, or_, select, update
 
 from jestlab.analysis import units
-from jestlab.platform.store.engine import CLAIMING, one_at_a_time
-from jestlab.platform.store.leases import attempts
+from jestlab.platform.store.leases import attempts, free_runs, is_one_of
 from jestlab.platform.store.records import LIVE, Lease, RunState
-from jestlab.platform.store.rows import now, one_of
+from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import AttemptRow, BudgetRow, RunRow
 
@@ -112,8 +111,8 @@ def claim_all(
     maps the fingerprint of each run to its log, relative to the lab's root.
     """
     with store.writing() as connection:
-        one_at_a_time(connection, CLAIMING)
-        free = {run.fingerprint: run for run in _free(connection, logs)}
+        startable = (RunRow.state != RunState.COMPLETED, RunRow.stop_reason.is_(None))
+        free = {run.fingerprint: run for run in free_runs(connection, logs, *startable)}
         wanted = [fingerprint for fingerprint in logs if fingerprint in free]
         holders = []
         if limits.slots is not None:
@@ -124,7 +123,7 @@ def claim_all(
         fitting = [fingerprint for fingerprint in wanted if fingerprint not in beyond]
         chosen = [free[fingerprint] for fingerprint in fitting[:slots]]
         # A run whose process vanished stays RUNNING.
-        idle = (one_of(RunRow.id, [run.id for run in chosen]), RunRow.state != RunState.RUNNING)
+        idle = (is_one_of(chosen), RunRow.state != RunState.RUNNING)
         connection.execute(update(RunRow).where(*idle).values(state=RunState.PENDING, reason=None))
         return ClaimResult(
             _insert(connection, chosen, logs, terms),
@@ -145,20 +144,6 @@ def store_handles(store: Store, handles: Mapping[int, str]) -> None:
     with store.writing() as connection:
         for attempt, handle in sorted(handles.items()):
             connection.execute(update(AttemptRow).where(AttemptRow.id == attempt).values(handle=handle))
-
-
-def _free(connection: Connection, fingerprints: Iterable[str]) -> Sequence[Any]:
-    """Lock the runs that can be claimed; return them with the numbers of their last attempts, 0 before any.
-
-    Only claims make attempts, one launcher at a time: none can start meanwhile.
-    """
-    of_run = AttemptRow.run_id == RunRow.id
-    number = select(func.coalesce(func.max(AttemptRow.number), 0)).where(of_run).scalar_subquery()
-    live = select(AttemptRow.id).where(of_run, AttemptRow.state.in_(LIVE)).exists()
-    query = select(RunRow.id, RunRow.fingerprint, RunRow.step, number.label("number")).where(
-        of_runs(fingerprints), RunRow.state != RunState.COMPLETED, RunRow.stop_reason.is_(None), ~live
-    )
-    return connection.execute(query.order_by(RunRow.id).with_for_update(key_share=True)).all()
 
 
 def holding(connection: Connection, executor: str, machine: str | None) -> list[Lease]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
 from sqlalchemy.orm import aliased
 
+from jestlab.platform.store.engine import CLAIMING, one_at_a_time
 from jestlab.platform.store.records import (
     LIVE,
     WAITING,
@@ -34,6 +35,7 @@ _OF_RUN = [name for name in Standing.__dataclass_fields__ if name not in ("fruit
 _OF_LEASE = [name for name in Lease.__dataclass_fields__ if name != "fingerprint"]
 
 _RUN: Any = RunRow.__table__
+_OF_FREE = (RunRow.id, RunRow.fingerprint, RunRow.state, RunRow.step, RunRow.directory)
 
 # ---- launchers
 
@@ -135,10 +137,10 @@ def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None
     """
     ended = (RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED)
     with store.writing() as connection:
-        free = _free(connection, fingerprints)
+        free = free_runs(connection, fingerprints)
         unfinished = update(RunRow).where(of_runs(fingerprints), RunRow.state != RunState.COMPLETED)
         connection.execute(unfinished.values(stop_reason=reason))
-        idle = update(RunRow).where(one_of(RunRow.id, free), RunRow.state.not_in(ended))
+        idle = update(RunRow).where(is_one_of(free), RunRow.state.not_in(ended))
         connection.execute(idle.values(state=RunState.CANCELLED, reason=reason))
 
 
@@ -146,7 +148,7 @@ def reopen(store: Store, fingerprints: Sequence[str]) -> None:
     """Allow runs that ended early to run again, with all their retries."""
     values = {"state": RunState.PENDING, "reason": None, "failures": 0, "stop_reason": None}
     with store.writing() as connection:
-        free = one_of(RunRow.id, _free(connection, fingerprints))
+        free = is_one_of(free_runs(connection, fingerprints))
         connection.execute(update(RunRow).where(free).values(**values))
 
 
@@ -156,17 +158,12 @@ def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str 
     `entries` are runs as they were read, with the new state and its reason. Returns how many were changed.
     """
     fingerprints = [run.fingerprint for run, _, _ in entries]
-    query = (
-        select(RunRow.fingerprint, RunRow.state, func.max(AttemptRow.number))
-        .outerjoin(AttemptRow, AttemptRow.run_id == RunRow.id)
-        .group_by(RunRow.id)
-    )
     with store.writing() as connection:
-        free = one_of(RunRow.id, _free(connection, fingerprints))
-        present = {run: as_found for run, *as_found in connection.execute(query.where(free))}
+        free = free_runs(connection, fingerprints)
+        present = {run.fingerprint: (run.state, run.number) for run in free}
         rows = []
         for run, state, reason in entries:
-            if present.get(run.fingerprint) == [run.state, run.lease.number if run.lease else None]:
+            if present.get(run.fingerprint) == (run.state, run.lease.number if run.lease else 0):
                 check_move(run.fingerprint, run.state, state)
                 rows.append({"key": run_key(run.fingerprint), "new": state, "why": reason})
         change = update(_RUN).where(_RUN.c.id == bindparam("key"))
@@ -174,13 +171,28 @@ def change_states(store: Store, entries: Sequence[tuple[Standing, RunState, str 
         return len(rows)
 
 
-def _free(connection: Connection, fingerprints: Iterable[str]) -> list[int]:
-    """Lock runs; return the keys of those that are neither COMPLETED nor held by an attempt."""
-    unfinished = select(RunRow.id).where(of_runs(fingerprints), RunRow.state != RunState.COMPLETED)
-    runs = connection.scalars(unfinished.order_by(RunRow.id).with_for_update(key_share=True)).all()
-    live = select(AttemptRow.run_id).where(one_of(AttemptRow.run_id, runs), AttemptRow.state.in_(LIVE))
-    held = set(connection.scalars(live))
-    return [key for key in runs if key not in held]
+def free_runs(
+    connection: Connection, fingerprints: Iterable[str], *conditions: ColumnElement[bool]
+) -> Sequence[Any]:
+    """Lock the runs that no attempt holds and that meet conditions, by default those not COMPLETED.
+
+    Only claims make attempts, and they wait for this lock, so none can start meanwhile.
+
+    Returns:
+        Columns of the runs, and the number of the last attempt at each, 0 before any.
+    """
+    one_at_a_time(connection, CLAIMING)
+    of_run = AttemptRow.run_id == RunRow.id
+    number = select(func.coalesce(func.max(AttemptRow.number), 0)).where(of_run).scalar_subquery()
+    live = select(AttemptRow.id).where(of_run, AttemptRow.state.in_(LIVE)).exists()
+    query = select(*_OF_FREE, number.label("number")).where(of_runs(fingerprints), ~live)
+    query = query.where(*(conditions or (RunRow.state != RunState.COMPLETED,)))
+    return connection.execute(query.order_by(RunRow.id).with_for_update(key_share=True)).all()
+
+
+def is_one_of(runs: Iterable[Any]) -> ColumnElement[bool]:
+    """Return the condition that a run is one of these rows."""
+    return one_of(RunRow.id, [run.id for run in runs])
 
 
 def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None = None) -> None:
@@ -227,12 +239,6 @@ def heartbeat(connection: Connection, attempt_id: int) -> bool:
     """
     running = update(AttemptRow).where(AttemptRow.id == attempt_id, AttemptRow.state == RunState.RUNNING)
     return bool(connection.execute(running.values(heartbeat_at=now())).rowcount)
-
-
-def stop_reason(connection: Connection, run_id: int) -> str | None:
-    """Return the user's reason to stop a run; None if it may continue."""
-    reason: str | None = connection.scalar(select(RunRow.stop_reason).where(RunRow.id == run_id))
-    return reason
 
 
 class Ending(NamedTuple):

@@ -7,6 +7,7 @@ Secrets are also left out of the text of files and of uncommitted changes.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import platform
@@ -15,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -309,17 +309,6 @@ def device() -> str:
     return f"{os.cpu_count()} cores {platform.machine()}"
 
 
-_ASK = """
-import json, platform, sys
-from importlib import metadata
-found = {"python": platform.python_version()}
-for package in sys.argv[1:]:
-    try:
-        found[package] = metadata.version(package)
-    except metadata.PackageNotFoundError:
-        pass
-print(json.dumps(found))
-"""
 _ASK_SECONDS = 20.0
 
 
@@ -328,28 +317,34 @@ def versions(packages: Collection[str] = (), interpreter: str | None = None) -> 
 
     Args:
         packages: Packages in addition to jestlab's dependencies.
-        interpreter: Another Python, which determines the versions of `packages` and `DECISIVE`.
+        interpreter: Another Python, which determines the versions of `packages` and `DECISIVE`; without an
+            answer of it, they are unknown.
     """
-    found = {"python": platform.python_version()}
-    for package in dict.fromkeys((*_PACKAGES, *packages)):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue  # optional, or a checkout that was never installed
+    found = _installed([*_PACKAGES, *packages])
     if interpreter is None:
         return found
     asked = (*DECISIVE, *packages)
-    own = {name: version for name, version in found.items() if name not in asked}
-    return own | _versions_in(interpreter, asked)
-
-
-def _versions_in(interpreter: str, packages: Collection[str]) -> dict[str, str]:
-    """Ask another Python for its version and those of packages; empty if it does not answer."""
+    code = f"{inspect.getsource(_installed)}\nimport json, sys\nprint(json.dumps(_installed(sys.argv[1:])))"
     try:
-        found = json.loads(output_of([interpreter, "-c", _ASK, *packages], _ASK_SECONDS) or "{}")
+        answer = json.loads(output_of([interpreter, "-c", code, *asked], _ASK_SECONDS) or "{}")
     except ValueError:
-        return {}
-    return {str(name): str(version) for name, version in found.items()}
+        answer = {}
+    own = {name: version for name, version in found.items() if name not in asked}
+    return own | {str(name): str(version) for name, version in answer.items()}
+
+
+def _installed(packages: list[str]) -> dict[str, str]:
+    """Return the versions of Python and of installed packages. Other interpreters execute this, too."""
+    import platform
+    from importlib import metadata
+
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:  # optional, or a checkout that was never installed
+            continue
+    return found
 
 
 # ---- the environment

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, tuple_
 
-from jestlab.analysis.published import (
-    COLUMNS,
-    PAPER,
-    cell_of,
-    check_consistent,
-    paper,
-)
+from jestlab.analysis.published import COLUMNS, PAPER, cell_of, check_consistent, paper
 from jestlab.analysis.published.cell import CellKey, PublishedCell
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store.rows import now, upsert
@@ -26,30 +20,21 @@ _RENAMED = {"table": "table_name", "group": "group_name"}  # SQL reserves these 
 _VALUES = tuple(name for column in COLUMNS if (name := _RENAMED.get(column, column)) not in _KEY)
 
 
-@dataclass(frozen=True)
-class Change:
-    """A cell whose values were changed: column → value before, and after."""
-
-    key: CellKey
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
-
-
 @dataclass
 class Imported:
     """Result of an import.
 
     Attributes:
         new: Number of new cells.
+        changed: Number of cells that were in the store with other values.
         unchanged: Number of cells that were in the store with the same values.
-        changed: Cells that were in the store with other values.
-        left: Cells of the same tables that were only in the store. They are kept.
+        kept: Number of cells of the same tables that were only in the store.
     """
 
     new: int = 0
+    changed: int = 0
     unchanged: int = 0
-    changed: list[Change] = field(default_factory=list)
-    left: list[CellKey] = field(default_factory=list)
+    kept: int = 0
 
 
 def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
@@ -74,19 +59,17 @@ def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> Importe
     stored = _stored(connection, cells)
     kept = dict(stored)
     for cell, row in zip(cells, rows, strict=True):
-        before = stored.get(cell.key, row)
-        changed = [name for name in _VALUES if before[name] != row[name]]
-        if cell.key not in stored:
+        before = stored.get(cell.key)
+        if before is None:
             imported.new += 1
-        elif not changed or before["updated_at"] >= row["updated_at"]:
+        elif before["updated_at"] < row["updated_at"] and any(before[name] != row[name] for name in _VALUES):
+            imported.changed += 1
+        else:
             imported.unchanged += 1
             continue
-        else:
-            old, new = ({name: values[name] for name in changed} for values in (before, row))
-            imported.changed.append(Change(cell.key, old, new))
         written.append(row)
         kept.pop(cell.key, None)
-    imported.left = sorted(stored.keys() - {cell.key for cell in cells})
+    imported.kept = len(stored.keys() - {cell.key for cell in cells})
     _check(map(_cell, [*kept.values(), *written]))
     upsert(connection, PublishedRow, written, _KEY, (*_VALUES, "updated_at"))
     return imported

@@ -44,25 +44,12 @@ LIVE = (RunState.PENDING, RunState.RUNNING)
 WAITING = frozenset({RunState.PENDING, RunState.BLOCKED})
 """States of a run that has not started."""
 
-_ENDED_EARLY = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED, RunState.SKIPPED})
-
-MOVES: dict[RunState, frozenset[RunState]] = {
-    RunState.PENDING: WAITING | _ENDED_EARLY | {RunState.RUNNING},
-    RunState.BLOCKED: WAITING | _ENDED_EARLY | {RunState.RUNNING},
-    # RUNNING → RUNNING: a new attempt after one whose process vanished.
-    RunState.RUNNING: frozenset(RunState) - WAITING - {RunState.SKIPPED},
-    RunState.COMPLETED: frozenset(),
-    **{state: WAITING | _ENDED_EARLY | {RunState.RUNNING} for state in _ENDED_EARLY},
-}
-"""Allowed changes of state. COMPLETED is final, and only reached from RUNNING."""
-
 
 class IllegalMove(Exception):
     """The new state of a run can't follow its present one."""
 
     def __init__(self, fingerprint: str, current: RunState, wanted: RunState) -> None:
         super().__init__(f"run {fingerprint[:8]} is {current} and cannot become {wanted}")
-        self.current = current
 
 
 class AttemptLost(Exception):
@@ -70,8 +57,16 @@ class AttemptLost(Exception):
 
 
 def check_move(fingerprint: str, current: RunState, wanted: RunState) -> None:
-    """Raise IllegalMove unless `wanted` may follow `current`."""
-    if wanted not in MOVES[current]:
+    """Raise IllegalMove unless `wanted` may follow `current`.
+
+    COMPLETED is final, and only reached from RUNNING. RUNNING can follow itself: a new attempt after one
+    whose process vanished.
+    """
+    if current == RunState.RUNNING:
+        allowed = wanted not in WAITING and wanted != RunState.SKIPPED
+    else:
+        allowed = RunState.COMPLETED not in (current, wanted)
+    if not allowed:
         raise IllegalMove(fingerprint, current, wanted)
 
 

@@ -7,23 +7,17 @@ attempts. The old folder remains until `jestlab gc --delete`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Select, delete, select, true, update
 
-from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.leases import free_runs, is_one_of
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import one_of
-from jestlab.platform.store.store import Store, of_runs
-from jestlab.platform.store.tables import (
-    ArtifactRow,
-    AttemptRow,
-    EvaluationRow,
-    MetricRow,
-    NeedRow,
-    RunRow,
-)
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import ArtifactRow, EvaluationRow, MetricRow, NeedRow, RunRow
 
-_FOLDER = re.compile(r"(?P<name>.+?)(\.again\d+)?-(?P<end>[0-9a-f]{16})")
+_NAME_END = re.compile(r"(?:\.again\d+)?(-[0-9a-f]{16}|)$")
 
 
 def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
@@ -31,43 +25,33 @@ def start_over(store: Store, fingerprints: Collection[str]) -> list[str]:
 
     Returns the runs that start over; a run that an attempt holds is left out.
     """
-    latest = select(AttemptRow.run_id, func.max(AttemptRow.number)).group_by(AttemptRow.run_id)
     with store.writing() as connection:
-        named = select(RunRow.id, RunRow.fingerprint, RunRow.directory).where(of_runs(fingerprints))
-        rows = connection.execute(named.order_by(RunRow.id).with_for_update(key_share=True)).all()
-        attempts = one_of(AttemptRow.run_id, [row.id for row in rows])
-        live = select(AttemptRow.run_id).where(attempts, AttemptRow.state.in_(LIVE))
-        held = set(connection.scalars(live))  # after locking the runs
-        numbers = dict(connection.execute(latest.where(attempts)).tuples().all())
-        started = {row.id: row.fingerprint for row in rows if row.id not in held}
+        rows = free_runs(connection, fingerprints, true())
         for table in (MetricRow, EvaluationRow, ArtifactRow):
-            connection.execute(delete(table).where(one_of(table.run_id, started)))
+            connection.execute(delete(table).where(one_of(table.run_id, [row.id for row in rows])))
         for row in rows:
-            if row.id in started:
-                values = {
-                    "state": RunState.PENDING, "reason": None, "stop_reason": None, "step": 0,
-                    "total_steps": None, "failures": 0,
-                    "directory": next_folder(row.directory, numbers.get(row.id, 0) + 1),
-                }  # fmt: skip
-                connection.execute(update(RunRow).where(RunRow.id == row.id).values(**values))
+            values = {
+                "state": RunState.PENDING, "reason": None, "stop_reason": None, "step": 0,
+                "total_steps": None, "failures": 0, "directory": next_folder(row.directory, row.number + 1),
+            }  # fmt: skip
+            connection.execute(update(RunRow).where(RunRow.id == row.id).values(**values))
         unfinished = select(RunRow.id).where(RunRow.state != RunState.COMPLETED)
         waiting = select(NeedRow.run_id).where(NeedRow.needs_id.in_(unfinished))
-        blocked = update(RunRow).where(one_of(RunRow.id, started), RunRow.id.in_(waiting))
+        blocked = update(RunRow).where(is_one_of(rows), RunRow.id.in_(waiting))
         connection.execute(blocked.values(state=RunState.BLOCKED))
-    return list(started.values())
+    return [row.fingerprint for row in rows]
 
 
 def next_folder(directory: str, number: int) -> str:
     """Return the folder of a run from this attempt on, such as `runs/joint.again2-3fa2c81b0e5d7a46`."""
-    parts = _FOLDER.fullmatch(directory)
-    return f"{directory}.again{number}" if parts is None else f"{parts['name']}.again{number}-{parts['end']}"
+    return _NAME_END.sub(rf".again{number}\1", directory, count=1)
 
 
-def with_needs(connection: Connection, runs: Iterable[int]) -> set[int]:
-    """Return the keys of runs and of all their direct and indirect dependencies."""
-    found = select(RunRow.id).where(one_of(RunRow.id, runs)).cte("found", recursive=True)
+def with_needs(runs: Select[int]) -> Select[int]:
+    """Select the keys of runs and of all their direct and indirect dependencies; `runs` selects keys."""
+    found = runs.cte("found", recursive=True)
     found = found.union(select(NeedRow.needs_id).join(found, NeedRow.run_id == found.c.id))
-    return set(connection.scalars(select(found.c.id)))
+    return select(found.c.id)
 
 
 def with_dependents(chosen: Collection[str], runs: Sequence[tuple[str, Collection[str]]]) -> list[str]:

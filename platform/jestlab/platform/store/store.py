@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -18,9 +17,7 @@ from sqlalchemy import (
     Engine,
     Executable,
     Row,
-    Select,
     Text,
-    bindparam,
     column,
     func,
     select,
@@ -48,7 +45,6 @@ from jestlab.platform.store.tables import (
     IdentityRow,
     MemberRow,
     MetricNameRow,
-    MetricRow,
     NeedRow,
     RunRow,
     run_key,
@@ -137,10 +133,6 @@ class Store:
             raise UserError(f"the store {shown_url(self.engine.url)} has no ID: restore a backup")
         return str(found[0].id)
 
-    def has_attempts(self) -> bool:
-        """Whether any run was ever attempted."""
-        return bool(self.rows(select(AttemptRow.id).limit(1)))
-
     def rows(self, query: Executable) -> Sequence[Any]:
         """Return the rows of a query, read in a transaction of its own."""
         with self.reading() as connection:
@@ -178,7 +170,8 @@ class Store:
                 times[experiment].append(time)
             return [
                 ExperimentSummary(
-                    r.name, r.question, r.scale, r.updated_at, counts[r.name], _archive(r.origin), r.owner,
+                    r.name, r.question, r.scale, r.updated_at, counts[r.name],
+                    r.origin and json.loads(r.origin)["archive"], r.owner,
                     max([r.updated_at, *times[r.name]]),
                 )
                 for r in connection.execute(newest_first)
@@ -275,32 +268,39 @@ class Store:
             rows = connection.execute(query).mappings().all()
         return [RunSummary(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
-    def snapshot(self, experiment: str) -> tuple[Any, ...]:
-        """Return values that change with each launch of an experiment and with the state of any of its runs.
+    def changes(self, experiment: str, since: datetime) -> tuple[datetime, dict[str, datetime]]:
+        """Return the runs of an experiment that changed after a time, and all that haven't ended.
+
+        Returns:
+            The time of the last launch, and fingerprint → time of the last change.
 
         Raises:
             UserError: No such experiment.
         """
-        names = ("id", "state", "reason", "step", "total_steps", "stop_reason")
-        columns = [getattr(RunRow, name) for name in names]
-        of_members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
+        members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
+        ended = [state for state in RunState if state.is_terminal]
+        query = select(RunRow.fingerprint, RunRow.updated_at).where(
+            RunRow.id.in_(members), (RunRow.updated_at > since) | RunRow.state.not_in(ended)
+        )
         with self.reading() as connection:
-            launched_at = of_experiment(connection, experiment, ExperimentRow.updated_at)
-            rows = connection.execute(select(*columns).where(RunRow.id.in_(of_members)).order_by(RunRow.id))
-            return (launched_at, *map(tuple, rows))
+            launched_at: datetime = of_experiment(connection, experiment, ExperimentRow.updated_at)
+            return launched_at, dict(connection.execute(query).tuples().all())
 
-    def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, RunProgress]:
+    def progress(self, fingerprints: Collection[str], metrics: Sequence[str]) -> dict[str, RunProgress]:
         """Return the progress of runs, with the newest values of these metrics."""
+        names = ("fingerprint", "name", "value")
+        query: Any = select(*map(column, names)).select_from(table("v_latest"))
+        query = query.where(column("name").in_(metrics), one_of(column("fingerprint", Text), fingerprints))
+        running = (AttemptRow.run_id == RunRow.id) & (AttemptRow.state == RunState.RUNNING)
+        speeds = select(*_SPEED).outerjoin(AttemptRow, running).where(of_runs(fingerprints))
+        latest: dict[str, dict[str, float]] = defaultdict(dict)
         with self.reading() as connection:
-            known = select(MetricNameRow.id, MetricNameRow.name).where(MetricNameRow.name.in_(metrics))
-            names = dict(connection.execute(known).tuples().all())
-            rows = connection.execute(_progress(tuple(names)), {"runs": list(map(run_key, fingerprints))})
-            found = {}
-            for row in rows:
-                pairs = zip(names.values(), row[len(_SPEED) :], strict=True)
-                latest = {name: value for name, value in pairs if value is not None}
-                found[row.fingerprint] = RunProgress(row.step, row.total_steps, latest, _speed(row))
-        return found
+            for run, name, value in connection.execute(query.where(column("value").is_not(None))):
+                latest[run][name] = value
+            return {
+                row.fingerprint: RunProgress(row.step, row.total_steps, latest[row.fingerprint], _speed(row))
+                for row in connection.execute(speeds)
+            }
 
     def needs(self, fingerprints: Iterable[str]) -> dict[str, dict[str, RunState]]:
         """Return the dependencies of runs, with their states, by fingerprint."""
@@ -352,24 +352,6 @@ _SPEED: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@lru_cache(maxsize=16)  # executed often, and slow to build
-def _progress(names: tuple[int, ...]) -> Select[Any]:
-    """Return one query for the progress of all runs, with one index lookup at the end of each curve."""
-    newest = [
-        select(MetricRow.value)
-        .where(MetricRow.run_id == RunRow.id, MetricRow.name_id == name)
-        .order_by(MetricRow.step.desc())
-        .limit(1)
-        .scalar_subquery()
-        for name in names
-    ]
-    return (
-        select(*_SPEED, *newest)
-        .outerjoin(AttemptRow, (AttemptRow.run_id == RunRow.id) & (AttemptRow.state == RunState.RUNNING))
-        .where(RunRow.id.in_(bindparam("runs", expanding=True, literal_execute=True)))
-    )
-
-
 def of_runs(fingerprints: Iterable[str]) -> ColumnElement[bool]:
     """Return the condition that a run is one of these."""
     return one_of(RunRow.id, map(run_key, fingerprints))
@@ -385,11 +367,6 @@ def _speed(row: Row[Any]) -> float | None:
         parts = (row.training_seconds, row.evaluation_seconds, row.checkpoint_seconds)
         seconds = sum(part or 0.0 for part in parts)
     return (last - first) / seconds if last > first and seconds > 0 else None
-
-
-def _archive(origin: str | None) -> str | None:
-    """Return the name of the archive that an experiment was imported from; None if it was launched here."""
-    return None if origin is None else str(json.loads(origin)["archive"])
 
 
 def of_experiment(connection: Connection, experiment: str, column: Any) -> Any:

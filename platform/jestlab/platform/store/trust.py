@@ -10,15 +10,14 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.errors import UserError
-from jestlab.platform.store.records import ADOPTED, RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
-from jestlab.platform.store.store import Store, of_experiment, of_runs
+from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import ExperimentRow, MemberRow, RunRow
 from jestlab.platform.whoami import user_name
 
@@ -47,14 +46,6 @@ class Origin:
     def parse(cls, text: str) -> Origin:
         """Parse the text that the store keeps."""
         return cls(**json.loads(text))
-
-
-class Executed(NamedTuple):
-    """A run and the code that it would execute."""
-
-    label: str
-    program: str
-    config: dict[str, object]
 
 
 def imported_from(path: Path) -> Origin:
@@ -86,15 +77,15 @@ def refuse_untrusted(store: Store, experiment: str) -> None:
         )
 
 
-def executed(store: Store, experiment: str) -> Sequence[Executed]:
-    """Return the code that the runs of an experiment would execute, in the study's order."""
+def executed(store: Store, experiment: str) -> Sequence[tuple[str, str, dict[str, object]]]:
+    """Return label, program, and config of the runs of an experiment, in the study's order."""
     query = (
         select(MemberRow.label, RunRow.program, RunRow.config)
         .join(RunRow, RunRow.id == MemberRow.run_id)
         .where(MemberRow.experiment == experiment)
         .order_by(MemberRow.position, MemberRow.label)
     )
-    return [Executed(label, program, json.loads(config)) for label, program, config in store.rows(query)]
+    return [(label, program, json.loads(config)) for label, program, config in store.rows(query)]
 
 
 def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
@@ -106,8 +97,8 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
     from jestlab.platform.spec.options import custom_code_in
 
     found: dict[tuple[str, str], None] = {}
-    for run in executed(store, experiment):
-        code = run.config.get("code")
+    for _, _, config in executed(store, experiment):
+        code = config.get("code")
         found |= dict.fromkeys(("config", str(name)) for name in (code if isinstance(code, dict) else ()))
     spec = store.spec(experiment)
     found |= dict.fromkeys((kind, name) for kind, name, _ in custom_code_in(spec))
@@ -141,22 +132,15 @@ def check_names_available(store: Store, studies: Mapping[str, Collection[str]]) 
     """
     columns = (ExperimentRow.owner, ExperimentRow.host, ExperimentRow.origin)
     for name, fingerprints in studies.items():
-        members = select(MemberRow.run_id).where(MemberRow.experiment == name)
-        own = (
-            select(func.count()).select_from(RunRow).where(RunRow.id.in_(members), RunRow.program != ADOPTED)
-        )
-        with store.reading() as connection:
-            row = connection.execute(select(*columns).where(ExperimentRow.name == name)).one_or_none()
-            total = connection.scalar(own)
-            done = connection.scalar(own.where(RunRow.state == RunState.COMPLETED))
-            shared = connection.scalar(own.where(of_runs(fingerprints)))
-        if row is not None and row.owner not in (None, user_name()) and row.origin is None:
-            host = "" if row.host is None else f", launched on {row.host}"
+        for owner, host, origin in store.rows(select(*columns).where(ExperimentRow.name == name)):
+            if owner not in (None, user_name()) and origin is None:
+                place = "" if host is None else f", launched on {host}"
+                raise UserError(
+                    f"{name} is an experiment of {owner}{place}: choose another name, or --replace it"
+                )
+        states = store.states(store.members(name))
+        if RunState.COMPLETED in states.values() and states.keys().isdisjoint(fingerprints):
             raise UserError(
-                f"{name} is an experiment of {row.owner}{host}: choose another name, or --replace it"
-            )
-        if done and not shared:
-            raise UserError(
-                f"there is an experiment {name} already with {total} other runs: --replace it, or choose "
-                "another name to keep both"
+                f"there is an experiment {name} already with {len(states)} other runs: --replace it, or "
+                "choose another name to keep both"
             )

@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import google.auth
 import pytest
 from executor_harnesses import IMAGE, VertexHarness, job, ready
 from hypothesis import given
@@ -152,7 +153,6 @@ def test_a_log_that_cannot_be_read_is_pointed_to_in_the_browser(cloud, started):
 def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
-    executor = cloud.executor()
-    executor.credentials = None
+    monkeypatch.setattr("google.auth.default", google.auth._default.default)
     with pytest.raises(ExecutorError, match="gcloud auth"):
-        executor.launch(job())
+        cloud.executor().launch(job())

@@ -292,7 +292,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
     @property
     def _timeout(self) -> tuple[float, float]:
-        return _CONNECT_SECONDS, self._answer_seconds
+        return _CONNECT_SECONDS, self.answer_seconds
 
     def _translated(self, error: Exception) -> ExecutorError | None:
         from kubernetes.client import ApiException

@@ -145,23 +145,21 @@ class CloudExecutor(Executor, Generic[Section]):
 
     Attributes:
         required: Names of the settings that are required to launch jobs.
+        answer_seconds: Timeout of each request.
     """
 
     required: tuple[str, ...]
+    answer_seconds = 30.0
 
-    def __init__(
-        self, settings: Section, resources: Resources | None = None, *, answer_seconds: float = 30.0
-    ) -> None:
+    def __init__(self, settings: Section, resources: Resources | None = None) -> None:
         """Create an executor, without sending requests.
 
         Args:
             settings: The user's settings for this executor.
             resources: Resources of each job, with an image; None if no jobs will be launched.
-            answer_seconds: Timeout of each request.
         """
         self._settings = settings
         self._resources = resources
-        self._answer_seconds = answer_seconds
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._halted = False

@@ -12,7 +12,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError, sentence
@@ -76,19 +76,16 @@ class SlurmExecutor(Executor):
 
     Attributes:
         grace_seconds: Longer than Slurm waits before it kills processes (KillWait, 30 s by default).
+        answer_seconds: Timeout of each Slurm command.
     """
 
     name = "slurm"
     shares_folders = True
     grace_seconds = 90.0
+    answer_seconds = 60.0
 
     def __init__(
-        self,
-        lab: Lab,
-        resources: Resources | None = None,
-        options: SlurmOptions | None = None,
-        *,
-        answer_seconds: float = 60.0,
+        self, lab: Lab, resources: Resources | None = None, options: SlurmOptions | None = None
     ) -> None:
         """Create an executor, without running any command.
 
@@ -96,12 +93,10 @@ class SlurmExecutor(Executor):
             lab: Lab in a folder that all nodes see under the same path.
             resources: Resources of each job; None if no jobs will be launched.
             options: Options for the site.
-            answer_seconds: Timeout of each Slurm command.
         """
         self._lab = lab
         self._resources = resources
         self._options = options or SlurmOptions()
-        self._run: Callable[..., str] = functools.partial(slurm_tools.run, answer_seconds=answer_seconds)
         self._batches = Batches(lab)
         self.chips = resources.machines.chips if resources else 0
 
@@ -174,7 +169,7 @@ class SlurmExecutor(Executor):
         several = len(jobs) > 1
         name = f"jestlab-{jobs[0].key.store[:6]}-{batch[:8]}" if several else jobs[0].name
         options = sbatch_options(name, f"{COMMENT}{batch}", folder, len(jobs), resources, self._options)
-        text = script(folder, self._lab.root, resources, self._options)
+        text = script(folder, resources, self._options)
         tried = False
 
         def submit() -> str:
@@ -207,7 +202,7 @@ class SlurmExecutor(Executor):
         resources = self._required_resources()
         folder = self._batches.folder(batch_of([job.key]))
         job = _with_variables(job, worker_environment(resources.threads, self._lab))
-        return script_by_hand(job, folder, self._lab.root, resources, self._options)
+        return script_by_hand(job, folder, resources, self._options)
 
     # ---- finding
 
@@ -301,6 +296,9 @@ class SlurmExecutor(Executor):
         if handle.cluster != self._cluster:
             raise ExecutorUnavailable(f"on cluster {handle.cluster}; this is {self._cluster}")
         return handle
+
+    def _run(self, *command: str, **options: Any) -> str:
+        return slurm_tools.run(*command, answer_seconds=self.answer_seconds, **options)
 
     # ---- stopping, logs
 

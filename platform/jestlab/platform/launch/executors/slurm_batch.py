@@ -116,19 +116,26 @@ def sbatch_options(
 
 
 def script(
-    folder: Path, lab: Path, resources: Resources, slurm: SlurmOptions, head: str = "", source: str = _SOURCE
+    folder: Path, resources: Resources, slurm: SlurmOptions, head: str = "", source: str = _SOURCE
 ) -> str:
     """Return the script of a batch. Its jobs run in this process's working directory.
 
     Args:
         folder: Folder of the batch.
-        lab: Root of the lab. If a container is used, the lab and the working directory are mounted in it.
         resources: Resources of each job.
         slurm: Options for the site.
         head: Lines with `#SBATCH` options.
         source: Lines of the script that set the environment, the log, and the arguments.
     """
-    by_srun = resources.nodes > 1 or (slurm.container is not None and slurm.runtime == "pyxis")
+    several = resources.nodes > 1
+    start = shlex.quote(slurm.python or sys.executable)
+    if several:
+        number = shlex.quote('export JAX_PROCESS_ID=$SLURM_PROCID; exec "$@"')
+        start = (
+            f"srun --nodes={resources.nodes} --ntasks={resources.nodes} --ntasks-per-node=1 "
+            f"--cpus-per-task={resources.threads} --kill-on-bad-exit=0 --wait={_WAIT_SECONDS} "
+            f"bash -c {number} jestlab {start}"
+        )
     setup = "".join(f"{line}\n" for line in slurm.setup)
     return _SCRIPT % {
         "head": head,
@@ -136,42 +143,21 @@ def script(
         "cwd": shlex.quote(str(Path.cwd())),
         "busy": EXIT_BUSY,
         "stopped": EXIT_STOPPED,
-        "term": "USR2" if by_srun else "TERM",  # srun forwards SIGUSR2, but ends the job on SIGTERM
-        "start": " ".join(_start(lab, resources, slurm, by_srun=by_srun)),
+        "term": "USR2" if several else "TERM",  # srun forwards SIGUSR2, but ends the job on SIGTERM
+        "start": start,
         "source": source,
-        "setup": setup + (_ADDRESS if resources.nodes > 1 else ""),
+        "setup": setup + (_ADDRESS if several else ""),
     }
 
 
-def script_by_hand(job: Job, folder: Path, lab: Path, resources: Resources, slurm: SlurmOptions) -> str:
+def script_by_hand(job: Job, folder: Path, resources: Resources, slurm: SlurmOptions) -> str:
     """Return a complete script that users can submit with `sbatch`; it doesn't contain the store's URL."""
     ours = ("--comment=", "--chdir=", "--output=")
     options = sbatch_options(job.name, job.title, folder, 1, resources, slurm)
     options = [option for option in options if not option.startswith(ours)] + ["--output=%x.out"]
     head = "".join(f"#SBATCH {option}\n" for option in options)
     public = {name: value for name, value in job.environment.items() if name != STORE}
-    return script(folder, lab, resources, slurm, head, _BY_HAND % _sourced(job, public))
-
-
-def _start(lab: Path, resources: Resources, slurm: SlurmOptions, *, by_srun: bool) -> list[str]:
-    """Return the words of the command that starts workers, up to the Python interpreter."""
-    cwd, image = shlex.quote(str(Path.cwd())), shlex.quote(slurm.container or "")
-    folders = dict.fromkeys(f"{path}:{path}" for path in (lab, Path.cwd()))
-    mounts = shlex.quote(",".join([*folders, *slurm.mounts]))
-    words: list[str] = []
-    if by_srun:
-        words += [
-            *("srun", f"--nodes={resources.nodes}", f"--ntasks={resources.nodes}", "--ntasks-per-node=1"),
-            *(f"--cpus-per-task={resources.threads}", "--kill-on-bad-exit=0", f"--wait={_WAIT_SECONDS}"),
-        ]
-    if slurm.container and slurm.runtime == "pyxis":
-        words += [f"--container-image={image}", f"--container-mounts={mounts}", f"--container-workdir={cwd}"]
-    if resources.nodes > 1:
-        words += ["bash", "-c", shlex.quote('export JAX_PROCESS_ID=$SLURM_PROCID; exec "$@"'), "jestlab"]
-    if slurm.container and slurm.runtime == "apptainer":
-        gpus = ["--nv"] if resources.gpus else []
-        words += ["apptainer", "exec", *gpus, "--bind", mounts, "--pwd", cwd, image]
-    return [*words, shlex.quote(slurm.python or ("python3" if slurm.container else sys.executable))]
+    return script(folder, resources, slurm, head, _BY_HAND % _sourced(job, public))
 
 
 # ---- files

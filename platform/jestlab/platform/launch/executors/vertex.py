@@ -41,6 +41,8 @@ from jestlab.platform.spec.resources import Resources
 NAME_LABEL = "jestlab-job"
 """Label of a CustomJob: the job's name."""
 
+ENDPOINT = "https://{}-aiplatform.googleapis.com"  # of a region
+LOGGING = "https://logging.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _CONSOLE = "https://console.cloud.google.com"
 _HANDLE = re.compile(r"(projects/([^/]+)/locations/([^/]+))/customJobs/([^/]+)")
@@ -69,16 +71,10 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
 
     Attributes:
         grace_seconds: Long, since Vertex AI takes minutes to cancel a job.
-        endpoint: Address of Vertex AI; None for that of the job's region.
-        logging_endpoint: Address of Cloud Logging.
-        credentials: Google Cloud credentials; None for the application default credentials.
     """
 
     name = "vertex"
     grace_seconds = 300.0
-    endpoint: str | None = None
-    logging_endpoint = "https://logging.googleapis.com"
-    credentials: Any = None
     required = ("project", "region", "store_secret")
 
     def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
@@ -157,7 +153,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
             if (seen := self._call(prefix, self._one, job)).state == JobState.GONE:
                 raise ExecutorError(f"no log: {seen.reason}")
             request = functools.partial(self._call, prefix, self._request, "POST")
-            url = f"{self.logging_endpoint}/v2/entries:list"
+            url = f"{LOGGING}/v2/entries:list"
             entries = _items(lambda page: request(url, json=query | page), "entries")
             if (first := next(entries, None)) is None:
                 raise ExecutorError(f"no log of {job.handle} yet")
@@ -175,8 +171,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
 
     def _vertex(self, method: str, name: str, **options: Any) -> Answer:
         """Send one request about a resource to its region, which its name contains."""
-        endpoint = self.endpoint or f"https://{name.split('/')[3]}-aiplatform.googleapis.com"
-        return self._request(method, f"{endpoint}/v1/{name}", **options)
+        return self._request(method, f"{ENDPOINT.format(name.split('/')[3])}/v1/{name}", **options)
 
     def _request(self, method: str, url: str, *, accept: int | None = None, **options: Any) -> Answer:
         """Send one request and return the answer, or an empty dict if its status is `accept`."""
@@ -186,10 +181,10 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
 
         with self._lock:
             if (session := self._clients.get("session")) is None:
-                credentials = self.credentials or google.auth.default(scopes=[_SCOPE])[0]
+                credentials, _ = google.auth.default(scopes=[_SCOPE])
                 session = self._clients["session"] = AuthorizedSession(credentials)
                 session.mount("https://", HTTPAdapter(pool_maxsize=MAX_CONCURRENT))
-        answer = session.request(method, url, timeout=self._answer_seconds, **options)
+        answer = session.request(method, url, timeout=self.answer_seconds, **options)
         if answer.status_code == accept:
             return {}
         if not answer.ok:

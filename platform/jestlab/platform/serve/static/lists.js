@@ -1,4 +1,4 @@
-// The search field of the bar, completion of names in search fields, and the editor of the SQL page.
+// The search field of the bar, and the key that runs a query.
 
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select");
@@ -9,21 +9,3 @@ document.addEventListener("keydown", (event) => {
     event.target.form.requestSubmit();
   }
 });
-
-document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-insert]");
-  if (!button) return;
-  const field = document.querySelector("textarea[name=q]");
-  field.focus();
-  field.setRangeText(` ${button.dataset.insert}`, field.selectionStart, field.selectionEnd, "end");
-});
-
-// A browser suggests whole values, so each suggestion repeats what is before the last name in the field.
-for (const field of document.querySelectorAll("input[data-complete]")) {
-  const names = [...field.list.options].map((option) => option.value);
-  field.addEventListener("input", () => {
-    const [, before, word] = /^(.*?)([\w.]*)$/s.exec(field.value);
-    const fitting = names.filter((name) => word && name.includes(word) && name !== word).slice(0, 50);
-    field.list.replaceChildren(...fitting.map((name) => make("option", { value: before + name })));
-  });
-}

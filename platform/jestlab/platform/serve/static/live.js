@@ -45,12 +45,9 @@ async function repeatedly(act, every = TICK) {
 class Curves {
   constructor(section) {
     this.section = section;
-    this.titles = section.dataset.metrics ? JSON.parse(section.dataset.metrics) : { loss: "loss" };
-    this.names = Object.keys(this.titles);
-    Object.assign(this, { metric: this.names[0], left: 0, data: {}, pauseEnd: 0 });
+    Object.assign(this, { titles: { loss: "loss" }, names: [], metric: "loss", left: 0, data: {}, pauseEnd: 0 });
     this.chart = new Chart(section);
-    const grid = section.querySelector(".grid");
-    this.small = grid && new SmallCharts(grid, (name) => this.choose(name));
+    this.grid = section.querySelector(".grid");
     this.choice = section.querySelector("select[name=metric]");
     this.choice?.addEventListener("change", () => this.choose(this.choice.value));
     this.ready = this.load();
@@ -73,13 +70,23 @@ class Curves {
   }
 
   async load() {
-    if (!this.names.length) return;
     const url = new URL(this.section.dataset.curves, location.href);
-    const shown = this.small ? this.names.slice(0, MOST_SMALL) : [];
-    for (const name of new Set([...shown, this.metric])) url.searchParams.append("metric", name);
-    const { charts, left } = await (await request(url)).json();
-    Object.assign(this, { data: charts, left });
+    url.searchParams.append("metric", this.metric); // the server adds the small charts
+    const { charts, titles = this.titles, left } = await (await request(url)).json();
+    Object.assign(this, { data: charts, titles, left });
+    if (this.grid && Object.keys(titles).join("\n") !== this.names.join("\n")) this.list();
     this.draw();
+  }
+
+  /** Show the metrics of the runs, which may log new ones at any time. */
+  list() {
+    this.names = Object.keys(this.titles);
+    if (!this.names.includes(this.metric)) [this.metric] = this.names;
+    this.grid.replaceChildren();
+    this.small = new SmallCharts(this.grid, (name) => this.choose(name));
+    const options = this.names.map((value) => make("option", { value }, this.titles[value]));
+    this.choice.replaceChildren(...options);
+    this.choice.value = this.metric;
   }
 
   /** Return the lines of a metric. */
@@ -96,7 +103,6 @@ class Curves {
       const value = series.length === 1 ? tickText(Number(series[0].y.at(-1).toPrecision(4))) : "";
       return { name, title: this.titles[name], value, series };
     });
-    if (!this.small?.cards.size) this.small?.grid.replaceChildren(); // placeholders, which reserve the space
     this.small?.draw(cards, this.metric);
     const lines = this.lines(this.metric);
     this.chart.show(runsFigure(this.titles[this.metric], lines));
@@ -126,6 +132,7 @@ async function refresh() {
   const before = document.activeElement;
   const changed = [...shown].filter(([name, each]) => !each.isEqualNode(fresh.get(name)));
   for (const [name, each] of changed) await inSlices(become(each, fresh.get(name)));
+  for (const box of boxes()) box.checked = ticked.has(box.value);
   if (changed.length && !before.isConnected) document.querySelector("table[data-live] [tabindex='0']")?.focus();
   return changed.length > 0;
 }
@@ -139,6 +146,18 @@ function followPage(curves) {
     await new Promise((done) => setTimeout(done, performance.now() - start));
   });
 }
+
+// Ticked runs stay ticked when their rows move, and are compared even if another page of the table has them.
+const boxes = () => document.querySelectorAll("table[data-live] input[name=run]");
+const ticked = new Set([...boxes()].filter((box) => box.checked).map((box) => box.value));
+document.addEventListener("change", ({ target }) => {
+  if ([...boxes()].includes(target)) ticked[target.checked ? "add" : "delete"](target.value);
+});
+document.addEventListener("formdata", ({ formData, target }) => {
+  if (!target.querySelector("table[data-live]")) return;
+  const shown = new Set([...boxes()].map((box) => box.value));
+  for (const run of ticked) if (!shown.has(run)) formData.append("run", run);
+});
 
 // Links that change a live part, such as the order of a table, are followed without loading the whole page.
 document.addEventListener("click", (event) => {
@@ -154,7 +173,7 @@ document.addEventListener("input", (event) => {
   const { filter } = event.target.dataset;
   if (filter === undefined) return;
   const words = event.target.value.toLowerCase().split(/\s+/);
-  for (const row of document.getElementById(filter).rows) {
+  for (const row of document.querySelectorAll(`#${filter} tbody tr`)) {
     const text = row.textContent.toLowerCase();
     row.hidden = !words.every((word) => text.includes(word));
   }
@@ -199,6 +218,7 @@ function followLog(place) {
   update().catch(showError).finally(() => repeatedly(update, 2 * TICK));
 }
 
+awaken(document);
 for (const table of document.querySelectorAll("table:not([data-table] *)")) rove(table);
 const curves = [...document.querySelectorAll("section[data-curves]")].map((section) => {
   const found = new Curves(section);

@@ -24,8 +24,8 @@ def options(count=1, slurm=None, **resources):
     return slurm_batch.sbatch_options("name", "comment", FOLDER, count, *given)
 
 
-def script(folder=FOLDER, lab=Path("/lab"), slurm=None, **resources):
-    return slurm_batch.script(folder, lab, Resources(**resources), SlurmOptions(**(slurm or {})))
+def script(folder=FOLDER, slurm=None, **resources):
+    return slurm_batch.script(folder, Resources(**resources), SlurmOptions(**(slurm or {})))
 
 
 SITE = {"partition": "gpu", "account": "lab", "qos": "long", "constraint": "a100&nvlink", "exclusive": True}
@@ -77,14 +77,6 @@ SEVERAL = "srun --nodes=3 --ntasks=3 --ntasks-per-node=1 --cpus-per-task=2"
             {"slurm": {"setup": ("module load cuda", "source env.sh")}},
             ["\nmodule load cuda\nsource env.sh\n"],
         ),
-        (
-            {"slurm": {"container": "nvcr.io#nvidia/jax", "mounts": ("/data:/data",)}},
-            ["srun --nodes=1", "='nvcr.io#nvidia/jax'", "/lab:/lab", "/data:/data", "python3", "USR2"],
-        ),
-        (
-            {"slurm": {"container": "/images/jax.sif", "runtime": "apptainer"}},
-            ["apptainer exec --bind", "/images/jax.sif python3", "stop TERM"],
-        ),
         ({"nodes": 3, "threads": 2}, [SEVERAL, "JAX_PROCESS_ID=$SLURM_PROCID", "JAX_COORDINATOR_ADDRESS"]),
     ],
 )
@@ -119,7 +111,7 @@ def run_script(folder, program, late=""):
         program: The worker's program; None for a job whose files have been removed.
         late: Executed before the script knows the worker's process.
     """
-    text = script(folder, folder, {"python": "bash"})
+    text = script(folder, {"python": "bash"})
     (folder / "job").write_text(text.replace("child=$!", f"{late}child=$!"))
     if program is not None:
         words = shlex.join(["-c", program])
@@ -168,7 +160,6 @@ def test_a_signal_is_passed_on_to_the_worker(tmp_path, program, late, said):
         {"options": ("--comment=mine",)},
         {"options": ("-p gpu",)},
         {"gres": "gpu:4"},
-        {"mounts": ("data",)},
     ],
 )
 def test_rejects_what_slurm_would_misread(given):

@@ -5,8 +5,7 @@ subqueries, or comments. A key by itself holds if it is true or a number other t
 any text and _ any character; case matters. As in SQL, a comparison with a missing value (null or NaN) is
 unknown, and so is its negation.
 
-NOTE: `jestlab.analysis.conditions` and `jestlab.models.data.conditions` are copies of one file, because
-neither package imports the other; tests/test_conditions.py compares them.
+`analysis` uses it for queries, and `models` for filters of data; neither package imports the other.
 """
 
 from __future__ import annotations

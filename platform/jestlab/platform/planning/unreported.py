@@ -1,0 +1,59 @@
+"""Find runs that completed without a score that their study requires, such as a script without a report."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jestlab.analysis.metrics import Metrics
+from jestlab.analysis.provenance.code import OWN_PROGRAMS
+from jestlab.analysis.results import Snapshot, opened
+from jestlab.platform.planning.names import metrics_used
+from jestlab.platform.store.records import ADOPTED
+from jestlab.platform.words import counted, few
+
+_SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
+_RUNS = """
+    SELECT label, seed, run_id, program FROM v_runs
+    WHERE experiment = :experiment AND state = 'COMPLETED' AND NOT needed ORDER BY position"""
+_REPORTED = "SELECT DISTINCT run_id, name FROM v_evaluations WHERE experiment = :experiment"
+
+
+def unreported(store_url: str, experiment: str) -> list[str]:
+    """Describe the missing scores of a study, one line for each set of scores; empty for an unknown study.
+
+    Runs of jestlab's own programs, imported runs, and dependencies of other runs are not checked.
+    """
+    with opened(store_url) as store:
+        specs = [json.loads(row["spec"]) for row in store.rows(_SPEC, experiment=experiment)]
+        return [line for spec in specs for line in _lines(store, experiment, spec)]
+
+
+def _lines(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> Iterator[str]:
+    for name, study in (spec.get("studies") or {}).items():
+        yield from _lines(store, name, study)
+    runs = store.rows(_RUNS, experiment=experiment)
+    runs = [run for run in runs if run["program"] not in (*OWN_PROGRAMS, ADOPTED)]
+    is_judged = any(spec.get(key) for key in ("metrics", "score", "claims"))
+    if not runs or not is_judged or spec.get("studies"):
+        return
+    required = dict.fromkeys(name for _, name in metrics_used(spec) if "/" in name)
+    named = [*required] or [name for name in Metrics.of_spec(spec, ()).names if "/" in name]
+    reported = defaultdict[int, set[str]](set)
+    for row in store.rows(_REPORTED, experiment=experiment):
+        reported[row["run_id"]].add(row["name"])
+    missing = defaultdict[tuple[str, ...], list[str]](list)
+    for run in runs:
+        found = reported[run["run_id"]]
+        absent = tuple(name for name in (required if found else named) if name not in found)
+        if absent or not found:
+            missing[absent].append(f"{run['label']}/{run['seed']}")
+    for names, titles in missing.items():
+        score = names[0] if names else "DATASET/METRIC"
+        yield (
+            f"{counted(len(titles), 'run')} of {experiment} completed without reporting "
+            f"{few([*map(repr, names)]) or 'a score'}: {few(titles)}; report it with "
+            f"`client.run().evaluation(step, {{{score!r}: value}})`, and launch with --rerun-changed"
+        )
