@@ -162,8 +162,7 @@ class _Contents:
             for effort in axes:
                 try:
                     if name == "curves":
-                        together = sheet.legend is not None
-                        plot = learning_curves(best, self.baseline, effort, self.scope, together=together)
+                        plot = learning_curves(best, self.baseline, effort, self.scope)
                     else:
                         plot = pareto(frames, self.baseline, self.scope, over=effort)
                         plot = charts.limited(plot, frames.score.sign)
@@ -273,7 +272,7 @@ def _spent(history: History) -> Iterator[PageSection]:
     texts += ["No attempt has failed."] * (failures is None)
     goodput = total(by_run(history.times).values())
     if goodput.ratio is not None:
-        command = f"`jestlab costs {shlex.quote(history.experiment)} --goodput`"
+        command = f"`jestlab status {shlex.quote(history.experiment)} --json`"
         texts.append(f"G{sentence(summed_up(goodput))[1:]} By run: {command}.")
     tables = _of_runs("costs", table) if table else []
     yield PageSection("costs", "Costs", texts, tables=tables, is_folded=True)
