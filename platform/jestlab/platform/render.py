@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
@@ -62,16 +63,12 @@ def width(stream: IO[str] | None = None) -> int | None:
     Args:
         stream: Output stream; by default, standard output.
     """
-    given = os.environ.get("COLUMNS", "")
+    given, stream = os.environ.get("COLUMNS", ""), stream or sys.stdout
     if re.fullmatch("[1-9][0-9]{0,8}", given):
         return int(given)
-    stream = stream or sys.stdout
-    if not stream.isatty():
-        return None
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
+    with suppress(OSError, ValueError):
+        return (os.get_terminal_size(stream.fileno()).columns or 80) if stream.isatty() else None
+    return 80
 
 
 def has_styles(stream: IO[str] | None = None) -> bool:
@@ -336,12 +333,9 @@ def markdown(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a table in Markdown with aligned columns."""
     cells = [[printable(cell).replace("|", "\\|") for cell in row] for row in [headers, *rows]]
     sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "| " + " | ".join(cell.ljust(size) for cell, size in zip(row, sizes, strict=True)) + " |"
-        for row in cells
-    ]
-    lines.insert(1, "|" + "|".join("-" * (size + 2) for size in sizes) + "|")
-    return "\n".join(lines) + "\n"
+    lines = [" | ".join(map(str.ljust, row, sizes)) for row in cells]
+    rule = "|".join("-" * (size + 2) for size in sizes)
+    return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])]) + "\n"
 
 
 @cache

@@ -142,10 +142,8 @@ class Outcome:
         return "".join(f"<div>{line}</div>" for line in [*map(escape, self._lines(page=False)), *page])
 
     def _lines(self, page: bool = True) -> Iterator[str]:
-        counts = Counter(self.states.values())
-        yield f"{self.experiment}: " + ", ".join(
-            f"{count} {state}" for state, count in sorted(counts.items())
-        )
+        counts = sorted(Counter(self.states.values()).items())
+        yield f"{self.experiment}: " + ", ".join(f"{count} {state}" for state, count in counts)
         bad = {run: state for run, state in self.states.items() if state != _COMPLETED}
         for run, state in list(bad.items())[:_MOST_FAILURES]:
             yield f"{state} {run}" + (f": {self.reasons[run]}" if run in self.reasons else "")
@@ -185,19 +183,12 @@ def _documented(*models: type[Options]) -> Callable[[Method], Method]:
     def decorate(method: Method) -> Method:
         fields = {name: info for name, info in flat_fields(*models).items() if name != "name"}
         signature = inspect.signature(method)
-        own = [
-            each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        options = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None if info.is_required() else info.default,
-                annotation=info.annotation,
-            )
-            for name, info in fields.items()
-        ]
-        method.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        *own, _ = signature.parameters.values()  # the last one is **options
+        for name, info in fields.items():
+            default = None if info.is_required() else info.default
+            own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default,
+                                         annotation=info.annotation))  # fmt: skip
+        method.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
         lines = "\n".join(f"            {name}: {info.description}" for name, info in fields.items())
         method.__doc__ = (method.__doc__ or "").replace("            {options}", lines)
         return method

@@ -21,6 +21,8 @@ from sqlalchemy import update
 import jestlab.platform.cli as cli
 from jestlab.platform.cli import main, studies
 from jestlab.platform.cli.logs import without_controls
+from jestlab.platform.cli.outcome import answer_lines
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import TextTable
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -144,6 +146,14 @@ def test_notes_are_counted_on_a_terminal_and_complete_elsewhere(call, folder):
     assert note in call("table comparison --notes", 200, terminal=True) and note in call("table comparison")
     call("table comparison --format text -o table.txt", 80, terminal=True)
     assert note in (folder / "table.txt").read_text()
+
+
+def test_the_table_of_an_experiment_ends_with_its_answer(call, folder):
+    lab = Lab.find(folder / "lab")
+    answer = " ".join(" ".join(answer_lines(lab, "toy")).split())
+    assert answer and " ".join(STYLE.sub("", call("table toy", terminal=True)).split()).endswith(answer)
+    for other in ("table toy --columns score", "table speedups toy", "table toy --format md"):
+        assert answer not in " ".join(call(other, terminal=True).split())
 
 
 COMMANDS = f"""

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.reconcile import SLOT, is_plain_wait
 from jestlab.platform.launch.retries import RetryRules
@@ -88,3 +89,15 @@ def test_counts_waiting_runs_whose_shown_names_agree():
     ]
     line, names, _ = reason_lines([RunStatus(summary, wait=wait) for summary in summaries])
     assert line == "5 runs waiting for a slot" and names.endswith(" and 1 more")
+
+
+def test_logs_of_a_lab_in_a_bucket_have_their_address_unless_they_are_here(tmp_path):
+    failed = RunSummary(64 * "f", "a", "a", 0, FAILED, "no", 0, None, 1, "runs/a", None, None, "train")
+    lab = Lab(tmp_path, "postgresql://lab@db.example/results", remote="gs://bucket/lab")
+    reason = ["1 run FAILED: no", "  a/0"]
+    assert [*reason_lines([RunStatus(failed)], lab)] == [*reason, "  log: gs://bucket/lab/runs/a/log.txt"]
+    log = tmp_path / "runs" / "a" / "log.txt"
+    log.parent.mkdir(parents=True)
+    log.write_text("no")
+    assert [*reason_lines([RunStatus(failed)], lab)] == [*reason, f"  log: {log}"]
+    assert [*reason_lines([RunStatus(failed)])] == reason

@@ -71,14 +71,6 @@ def _runs(context: click.Context, incomplete: str) -> list[str]:
     return [f"{name}/" for name in experiments] if typed is None else _runs_of(context, typed)
 
 
-def _subjects(context: click.Context, incomplete: str) -> list[str]:
-    return (_runs if "/" in incomplete else _experiments)(context, incomplete)
-
-
-def _runs_of_spec(context: click.Context, incomplete: str) -> list[str]:
-    return _runs_of(context, Path(context.params.get("spec") or "").stem)
-
-
 def _specs(context: click.Context, incomplete: str) -> list[str]:
     """Return the names of registered studies and of files that may contain a study."""
     from jestlab.platform.study_registry import study_names
@@ -114,8 +106,11 @@ class _Name(click.ParamType[str]):
         return [CompletionItem(name) for name in names]
 
 
-EXPERIMENT, RUN, SPEC, SPEC_RUN = map(_Name, (_experiments, _runs, _specs, _runs_of_spec))
-SUBJECT = _Name(_subjects)
+EXPERIMENT, RUN, SPEC = map(_Name, (_experiments, _runs, _specs))
+SPEC_RUN = _Name(lambda context, incomplete: _runs_of(context, Path(context.params.get("spec") or "").stem))
+SUBJECT = _Name(
+    lambda context, incomplete: (_runs if "/" in incomplete else _experiments)(context, incomplete)
+)
 """An experiment, or runs of one."""
 
 SCALE = _Name(lambda context, incomplete: ("smoke", "mini", "paper"))

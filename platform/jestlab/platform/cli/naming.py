@@ -17,6 +17,9 @@ from jestlab.platform.logs import one_line
 from jestlab.platform.store.annotations import Subject
 from jestlab.platform.store.records import RunSummary
 from jestlab.platform.store.store import Store
+from jestlab.platform.words import few
+
+_MOST = 4  # choices that an error lists
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def find_run(store: Store, name: str) -> NamedRuns:
     named = find_runs(store, name)
     if len(named.runs) > 1:
         choices = [shell_name(named.experiment, row.label, row.seed) for row in named.runs]
-        raise UserError(f"{name} matches {len(choices)} runs: choose one: {_first_names(choices)}")
+        raise UserError(f"{name} matches {len(choices)} runs: choose one: {few(choices, _MOST)}")
     return named
 
 
@@ -96,7 +99,7 @@ def find_runs(store: Store, name: str) -> NamedRuns:
         )
     if len({frozenset(row.fingerprint for row in runs) for runs in found.values()}) > 1:
         choices = [shell_name(experiment, name) for experiment in found]
-        raise UserError(f"{name} is in {len(found)} experiments: choose one: {_first_names(choices)}")
+        raise UserError(f"{name} is in {len(found)} experiments: choose one: {few(choices, _MOST)}")
     return NamedRuns(*next(iter(found.items())))
 
 
@@ -112,7 +115,3 @@ def _matching(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
 def is_fingerprint(text: str) -> bool:
     """Return whether a text can be a fingerprint prefix: at least 4 hexadecimal digits."""
     return len(text) >= 4 and set(text.lower()) <= set("0123456789abcdef")
-
-
-def _first_names(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")

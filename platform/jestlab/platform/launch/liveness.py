@@ -185,9 +185,7 @@ class Termination:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._kill_at: dict[
-            LaunchedJob, float
-        ] = {}  # end of the grace period of each job that was asked to stop
+        self._kill_at: dict[LaunchedJob, float] = {}  # end of the grace period of jobs asked to stop
         self._noted: set[LaunchedJob] = set()
 
     def stop(self, lease: Lease) -> None:
