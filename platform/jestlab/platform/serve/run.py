@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,7 @@ from jestlab.analysis.colors import BASELINE
 from jestlab.analysis.tables.show import heading
 from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
+from jestlab.platform.launch.status import RunStatus
 from jestlab.platform.programs.failures import headline, kind_of
 from jestlab.platform.serve.compare import side_by_side
 from jestlab.platform.serve.groups import cells
@@ -43,7 +44,8 @@ def page(labs: Labs, request: Request) -> Any:
     is_of_run = AttemptRow.run_id == run_key(fingerprint)
     attempts = store.rows(select(AttemptRow.__table__).where(is_of_run).order_by(AttemptRow.number))
     last = attempts[-1] if attempts else None
-    status, baseline = [], None
+    status: Sequence[RunStatus] = ()
+    baseline = None
     if run.places:
         experiment = run.places[0].experiment
         status, colors = served.status(experiment), served.colors(experiment)
