@@ -11,8 +11,8 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAITING, as_text, result
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import export_read
-from jestlab.platform.exchange.export_read import ExportedRun, members
+from jestlab.platform.exchange import export
+from jestlab.platform.exchange.export import ExportedRun, members
 from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -20,7 +20,7 @@ from jestlab.platform.store.store import Store
 
 
 def read(store: Store, *experiments: str) -> list[ExportedRun]:
-    return [*export_read.read(store, members(store, experiments))]
+    return [*export.read(store, members(store, experiments))]
 
 
 @pytest.mark.both_databases
@@ -88,7 +88,7 @@ def test_rejects_unknown_experiments_and_stores_without_runs(recorded_sqlite, tm
 
 def test_a_run_is_read_when_its_turn_comes(recorded_store):
     """Runs go on meanwhile: with metrics that nobody had before, or out of the study."""
-    reading = export_read.read(recorded_store, members(recorded_store, ["toy"]))
+    reading = export.read(recorded_store, members(recorded_store, ["toy"]))
     assert next(reading).label == "baseline"
     attempt = plans.begun(recorded_store, WAITING)
     attempt.log(1, {"of its own": 0.5})

@@ -101,11 +101,19 @@ def table_of(page):
 def test_runs_are_grouped_by_label_and_seeds_are_sent_when_opened(lab, runs, client):
     asks = client(lab)
     headers, rows = table_of(asks.get("/experiment/toy").text)
-    assert headers == ["run", "toy/score, %", "Δ uniform", "state", "loss", "time", "FLOPs"]
+    assert headers == [
+        "run",
+        "mean toy/score, %",
+        "Δ uniform",
+        "state",
+        "mean loss",
+        "mean time",
+        "mean FLOPs",
+    ]
     assert [row[0] for row in rows] == ["reference ×2 seeds", "joint ×2 seeds", "uniform ×2 seeds"]
     _, joint, uniform = (dict(zip(headers, row, strict=True)) for row in rows)
     # The scores of joint are 55% and 70%: the mean ± 12.706 · 10.607 / √2, by Student's t with one degree.
-    assert joint["toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
+    assert joint["mean toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
     assert joint["state"] == "✓ 2 completed" and uniform["Δ uniform"] == ""
     page = asks.get("/experiment/toy?open=joint").text
     _, rows = table_of(page)
