@@ -1,4 +1,4 @@
-"""A run as pages show it: its name, scores, and charts."""
+"""A run as pages show it: name, scores, and charts."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class ShownRun:
     """A run with what several pages show.
 
     Attributes:
-        served: Its lab.
+        served: The lab.
         record: The run in the store.
-        places: Its experiment, label, and seed in each of its experiments.
-        evaluations: Its evaluations by step: name, step, value, examples_seen, seconds.
+        places: Experiment, label, and seed in each experiment of the run.
+        evaluations: Evaluations by step: name, step, value, examples_seen, seconds.
         metrics: Meaning of its metrics, by the spec of its first experiment and by its program.
     """
 
