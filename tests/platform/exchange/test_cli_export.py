@@ -84,7 +84,7 @@ def test_rejects_other_places_and_options(export, out, tmp_path, copy):
     out.mkdir()
     (out / ".hidden").write_text("mine")
     for folder, reason in (
-        (out, "is not empty"),
+        (out, "not empty"),
         (out / ".hidden", "is a file"),
         (out / ".hidden/x", "Not a"),
     ):

@@ -25,7 +25,6 @@ from jestlab.platform.words import counted, few, on_one_line, printable
 if TYPE_CHECKING:
     from jestlab.platform.exchange.adopt_store import Change, Placed
 
-_MOST_ERRORS = 10  # that are printed
 
 _EPILOG = f"""\
 Nothing is uploaded or downloaded. KIND is the tool or format, and PATH is:
@@ -84,10 +83,8 @@ def adopt_command(kind: str, path: Path, study: str, given: dict[str, Any], as_j
             if not options.dry_run:
                 store.close_whole()
     failed = [on_one_line(str(error)) for error in errors]
-    for line in failed[:_MOST_ERRORS]:
+    for line in failed:
         say(f"jestlab: {line}", err=True)
-    if len(failed) > _MOST_ERRORS:
-        say(f"jestlab: {len(failed) - _MOST_ERRORS} more runs failed: --json lists them", err=True)
     data = {"study": study, "dry_run": options.dry_run, "runs": adopted, "failed": failed}
     show(as_json, data, _report_blocks(adopted, study, options))
     if failed:

@@ -40,13 +40,12 @@ Change = Literal["new", "changed", "same"]
 _DIGEST_KEY = "adopted"
 """Key in the `versions` of a run's attempt; the value is `Placed.digest`."""
 
-_STATES: dict[State, tuple[RunState, str | None]] = {
-    "COMPLETED": (RunState.COMPLETED, None),
-    "FAILED": (RunState.FAILED, "failed, according to its tool"),
-    "CANCELLED": (RunState.CANCELLED, "stopped, according to its tool"),
-    "RUNNING": (RunState.CANCELLED, "had not ended when it was adopted"),
+_REASONS: dict[State, str] = {
+    "FAILED": "failed, according to its tool",
+    "CANCELLED": "stopped, according to its tool",
+    "RUNNING": "had not ended when it was adopted",
 }
-"""State in the other tool → state in the store, and its reason."""
+"""State in the other tool → reason for the state in the store."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Placed:
     @property
     def state(self) -> RunState:
         """State in the store."""
-        return _STATES[self.run.state][0]
+        return RunState.CANCELLED if self.run.state == "RUNNING" else RunState(self.run.state)
 
     def digest(self) -> str:
         """Return a digest of everything that is stored about the run, except its place in studies."""
@@ -166,16 +165,16 @@ def write(
 def _write_run(connection: Connection, key: int, placed: Placed, number: int, digest: str) -> None:
     """Insert or update a run with its only attempt, and replace its metrics, scores, and costs."""
     run, step = placed.run, placed.run.last_step
-    state, reason = _STATES[run.state]
+    state, reason = str(placed.state), _REASONS.get(run.state)
     folder = f"runs/adopted{folder_suffix(placed.fingerprint)}"  # contains no files
     began = run.began or run.ended or now()
     identity = {"id": key, "fingerprint": placed.fingerprint, "directory": folder, "created_at": now()}
     about = {
-        "program": ADOPTED, "config": to_json(run.config), "seed": placed.seed, "state": str(state),
+        "program": ADOPTED, "config": to_json(run.config), "seed": placed.seed, "state": state,
         "reason": reason, "step": step, "total_steps": step or None, "updated_at": now(), "failures": 0,
     }  # fmt: skip
     attempt = {
-        "number": number, "state": str(state), "reason": reason, "executor": ADOPTED, "handle": placed.path,
+        "number": number, "state": state, "reason": reason, "executor": ADOPTED, "handle": placed.path,
         "claimed_at": began, "started_at": run.began, "heartbeat_at": run.ended or began,
         "ended_at": run.ended or began, "host": run.host, "device": run.device,
         "code_commit": run.git_commit, "log": f"{folder}/log.txt", "versions": to_json({_DIGEST_KEY: digest}),

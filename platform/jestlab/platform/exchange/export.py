@@ -27,7 +27,15 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow as Attempt
 from jestlab.platform.store.tables import EvaluationRow as Evaluation
 from jestlab.platform.store.tables import ExperimentRow as Experiment
-from jestlab.platform.store.tables import MemberRow, MetricNameRow, MetricRow, NoteRow, RunRow, TagRow
+from jestlab.platform.store.tables import (
+    MemberRow,
+    MetricNameRow,
+    MetricRow,
+    NoteRow,
+    RunRow,
+    TagRow,
+    run_key,
+)
 
 
 @dataclass(frozen=True)
@@ -93,14 +101,11 @@ _RUNS = (
     .select_from(MemberRow)
     .join(Experiment, Experiment.name == MemberRow.experiment)
     .join(RunRow, RunRow.id == MemberRow.run_id)
+    .order_by(MemberRow.experiment, MemberRow.position, MemberRow.label)
 )  # fmt: skip
 
 
-Member = tuple[str, int, str]
-"""Experiment, key of the run, and label."""
-
-
-def members(store: Store, experiments: Sequence[str]) -> Sequence[Member]:
+def members(store: Store, experiments: Sequence[str]) -> Sequence[RowMapping]:
     """Return the runs of experiments, in the order of each study; of all experiments if none is given.
 
     Raises:
@@ -111,35 +116,29 @@ def members(store: Store, experiments: Sequence[str]) -> Sequence[Member]:
         for name in experiments:
             if name not in known:
                 raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
-        query = (
-            select(MemberRow.experiment, MemberRow.run_id, MemberRow.label)
-            .where(MemberRow.experiment.in_(experiments or known))
-            .order_by(MemberRow.experiment, MemberRow.position, MemberRow.label)
-        )
-        if not (rows := connection.execute(query).tuples().all()):
+        query = _RUNS.where(MemberRow.experiment.in_(experiments or known))
+        if not (rows := connection.execute(query).mappings().all()):
             raise UserError("there are no runs to export: launch a study first")
     return rows
 
 
 def read(
-    store: Store, members: Sequence[Member], advance: Callable[[int], object] = lambda count: None
+    store: Store, members: Sequence[RowMapping], advance: Callable[[int], object] = lambda count: None
 ) -> Iterator[ExportedRun]:
-    """Yield the run of each member, with only one run in memory at a time.
+    """Yield the run of each member, with the metrics and scores of only one in memory at a time.
 
-    A run that was removed from its study in the meantime is left out. `advance(1)` is called after each one.
+    `advance(1)` is called after each one.
     """
-    for experiment, key, label in members:
+    for row in members:
         with store.reading() as connection:
-            own = (MemberRow.experiment == experiment, MemberRow.run_id == key, MemberRow.label == label)
-            row = connection.execute(_RUNS.where(*own)).mappings().one_or_none()
-            run = None if row is None else _read_run(connection, key, row)
-        if run is not None:  # yielded outside the transaction, because writing a run can be slow
-            yield run
+            run = _read_run(connection, row)
+        yield run  # outside the transaction, because writing a run can be slow
         del run
         advance(1)
 
 
-def _read_run(connection: Connection, key: int, row: RowMapping) -> ExportedRun:
+def _read_run(connection: Connection, row: RowMapping) -> ExportedRun:
+    key = run_key(row["fingerprint"])
     columns = (Attempt.started_at, Attempt.ended_at, Attempt.code_commit, Attempt.git_commit)
     attempts = connection.execute(
         select(*columns).where(Attempt.run_id == key).order_by(Attempt.number)
@@ -181,10 +180,8 @@ def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
         UserError: The folder isn't empty, or can't be written.
     """
     target = folder.resolve()
-    if target.exists() and not target.is_dir():
-        raise UserError(f"{folder} is a file: give the name of a new folder")
-    if target.is_dir() and any(target.iterdir()):
-        raise UserError(f"{folder} is not empty: give the name of a new folder")
+    if target.exists() and (target.is_file() or any(target.iterdir())):
+        raise UserError(f"{folder} is a file or not empty: give the name of a new folder")
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         partial.mkdir(parents=True)
