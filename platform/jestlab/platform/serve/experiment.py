@@ -53,7 +53,7 @@ def page(labs: Labs, request: Request) -> str:
     if is_whole:
         with suppress(UserError):  # the request for the results reports it
             made = served.results.of(name)
-    scores, sort = made.parts.scores if made else Scores(), query.get("sort", "")
+    scores, sort = made.scores if made else Scores(), query.get("sort", "")
     chosen = _requested_groups(status, query)
     labels = _in_order(chosen.values(), scores, sort)
     pages = max(1, -(-len(labels) // PER_PAGE))
@@ -162,7 +162,7 @@ def results(labs: Labs, request: Request) -> Response:
     headers = {"etag": made.etag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == made.etag:
         return Response(status_code=304, headers=headers)
-    return HTMLResponse(made.parts.html, headers=headers)
+    return HTMLResponse(made.html, headers=headers)
 
 
 def figure(labs: Labs, request: Request) -> Response:
