@@ -235,8 +235,6 @@ include all extremes.
 
 def curves_of(store: Store, fingerprints: Sequence[str], metric: str) -> dict[str, Curve]:
     """Read the curve of a metric of each run, thinned for a plot, the more the more curves it has."""
-    import pandas as pd
-
     width = max(_NARROWEST, min(_WIDEST, _COLUMNS // max(1, len(fingerprints))))
     curves = {}
     with store.reading() as connection:
@@ -247,9 +245,11 @@ def curves_of(store: Store, fingerprints: Sequence[str], metric: str) -> dict[st
             kept = thinned(x, y, width)
             curves[run] = {"x": x[kept].astype(np.int64).tolist(), "y": finite(y[kept])}
             if len(kept) < len(points):
-                columns = np.minimum((x - x[0]) * width // (x[-1] - x[0]), width - 1)
-                means = pd.Series(y).groupby(columns).transform("mean")
-                curves[run]["mean"] = finite(means.to_numpy()[kept])
+                columns = np.minimum((x - x[0]) * width // (x[-1] - x[0]), width - 1).astype(np.int64)
+                known = np.isfinite(y)
+                sums, counts = (np.bincount(columns[known], weights, width) for weights in (y[known], None))
+                with np.errstate(invalid="ignore"):  # a column without a finite value
+                    curves[run]["mean"] = finite((sums / counts)[columns[kept]])
     return curves
 
 
