@@ -13,8 +13,8 @@ from ..sheet import Sheet
 from ..tables import finals, speedup_table
 from ..tables.summary import factor_text
 from .axes import count_axis, draw_seeds
-from .bars import height_of, name_bars, wrapped_names, write_at_end
-from .panels import finish, panels
+from .bars import bar_panels, write_at_end
+from .panels import finish
 from .plot import Plot, Texts, about_lost, styled, title, what_score_is
 from .style import ink
 
@@ -92,12 +92,10 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     data = data.assign(place=data["label"].factorize()[0])
     efforts: list[Any] = list(data.groupby("effort", sort=False))
     columns = 2 if sheet.inches > 4 else 1
-    names = wrapped_names(data.drop_duplicates("label")["text"], 0.4 * sheet.inches / columns)
-    height = height_of(names)
-    figure, all_axes = panels(sheet, len(efforts), columns=columns, height=height, sharey=True)
+    names = data.drop_duplicates("label")["text"]
+    figure, all_axes = bar_panels(sheet, names, len(efforts), columns)
     for axes, (effort, bars) in zip(all_axes, efforts, strict=True):
         _draw_bars(axes, bars[bars["kind"] == "bar"], bars[bars["kind"] == "seed"], effort)
-        name_bars(axes, names)
     return finish(figure, texts, sheet)
 
 
