@@ -181,7 +181,7 @@ def _scores(groups: Sequence[Group], base: Group) -> Markup:
     swatch = Markup('<i class="swatch" style="background:{}"></i>')
     before = {row["row"]: swatch.format(row["color"]) for row in rows}
     table = Table("compared", "", pd.DataFrame(rows), columns)
-    return Markup(table.html(OnPage("compared", cards=True, before=before)))
+    return Markup(table.html(OnPage("summary", before=before)))  # whose rows are cards on phones
 
 
 def _row(name: str, metric: Metric, group: Group, base: Group) -> dict[str, Any]:
