@@ -246,6 +246,25 @@ def test_fits_and_is_accessible(opened, page, width, scheme):
     assert box["x"] + box["width"] <= width
 
 
+OUTSIDE = """
+() => [...document.querySelectorAll('.answer *, .tile, table.cards :is(.name, td)')]
+  .filter(each => each.getBoundingClientRect().right > 390).map(each => each.textContent.trim())
+"""
+
+
+def test_long_and_right_to_left_names_fit_a_phone(opened, built):
+    names = ["uniform", "x" * 60, "انتخاب مشترک دسته‌ها"]
+    runs = [
+        StoredRun(name, [0.1, 0.4 + 0.1 * place + 0.01 * seed], seed=seed)
+        for place, name in enumerate(names)
+        for seed in (0, 1)
+    ]
+    tab = opened(built(*runs, question="Which is best?"), 390).tab
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+    assert tab.evaluate(OUTSIDE) == []
+    assert tab.locator(".answer .chip").inner_text() == f"✓ Best: {names[2]}"
+
+
 def test_tables_and_the_answer_are_the_printed_ones(shown, printed):
     for name, table in printed.items():
         rows = shown.tab.evaluate(CELLS.format(f"#table-{name}"))

@@ -104,7 +104,10 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
         if not math.isnan(row["score_mean"]) and not row["diverged"] and row["row"] not in table.struck
     ]
     rivals = [row for row in scored if row is not own]
-    caveats = [*_retracted(table), *_gaps(results, own, others)]
+    caveats = [*_gaps(results, own, others)]
+    if table.struck:
+        reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
+        caveats.insert(0, f"Some results are retracted: {reasons}.")
     if metric.goal is None or not rivals:
         if rivals:
             caveats.insert(0, f"{lacks_goal(frames.averaged)}.")
@@ -347,13 +350,6 @@ def _evidence(gap: Gap, metric: Metric) -> str:
         return "one seed" if gap.seeds == 1 else f"n = {gap.seeds:.0f}, no interval"
     low, high = show.decimals(metric, *gap[:3]).texts([gap.low, gap.high])
     return f"{CI} {low} to {high}, n = {gap.seeds:.0f}"
-
-
-def _retracted(table: Table) -> Iterator[str]:
-    """Say which results of the table are retracted, and why."""
-    if table.struck:
-        reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
-        yield f"Some results are retracted: {reasons}."
 
 
 def _gaps(results: Finals, own: Record, others: Sequence[Record]) -> Iterator[str]:

@@ -146,6 +146,7 @@ class _Contents:
     def add_charts(self, frames: Frames) -> None:
         """Add the interactive figures that every page has, with a variant for each known effort or cost."""
         curves, total = score_curves(frames, self.scope), len(frames.competitors)
+        spec = self.history.spec
         few = f" Drawn: {charts.MOST_SERIES} of {total:,} labels, the baseline and those with the best score."
         best = _best(frames, curves, self.baseline) if total > charts.MOST_SERIES else frames
         few = "" if best is frames else few
@@ -153,7 +154,9 @@ class _Contents:
         cost = cost_of(curves[curves["final"]])
         costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
         for name, axes in {"curves": efforts or ["examples_seen"], "pareto": costs}.items():
-            sheet = _sheet_of(self.history, name)
+            # Print options of the spec's first report of this kind, over those of the study.
+            first = next((each for each in spec.get("reports", []) if each["kind"] == name), {})
+            sheet = Sheet(**first.get("figure") or {}).over(Sheet(**spec.get("figure") or {}))
             variants: dict[str, dict[str, Any]] = {}
             plots: list[Plot] = []
             for effort in axes:
@@ -328,12 +331,6 @@ def _options_in_words(report: Mapping[str, Any]) -> str:
 def _heading(name: str) -> str:
     """Return the heading of a table or figure with a name."""
     return "LAION" if name == "laion" else name.replace("_", " ").capitalize()
-
-
-def _sheet_of(history: History, kind: str) -> Sheet:
-    """Return the print options of a kind of figure: of the spec's first such report, over the study's."""
-    sheets = (report.get("figure") for report in history.spec.get("reports", []) if report["kind"] == kind)
-    return Sheet(**next(sheets, None) or {}).over(Sheet(**history.spec.get("figure") or {}))
 
 
 # ---- a union

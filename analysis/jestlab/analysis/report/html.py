@@ -152,7 +152,6 @@ def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) ->
     return OnPage(
         part.name,
         hidden=part.hidden,
-        cards=part.name == "summary",
         before={row: swatch.format(colors[row].css) for row in labels},
         after=after,
     )
