@@ -149,7 +149,7 @@ class CurvesOptions(_CostComparison, _Printed):
     over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
     metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
     smooth: Annotated[int, Field(ge=2)] | None = option("Recorded points in the window of a running mean.")
-    highlight: Names = option("Runs or labels to show in color; the others are gray.", ())
+    highlight: Names = option("Runs or labels to show in color; default: the best, if there are many.", ())
 
 
 class ParetoOptions(_CostComparison, _Printed):
