@@ -83,7 +83,7 @@ def test_labels_open_in_place_and_a_table_is_one_tab_stop(lab, runs, serving, vi
     tab.locator("table.runs a.toggle", has_text="joint").click()
     until(tab, f"{seeds} === 2 && location.search === '?open=joint'")
     tab.locator("table.runs thead a", has_text="loss").click()
-    until(tab, "document.querySelector('table.runs th[aria-sort] a').textContent === 'loss'")
+    until(tab, "document.querySelector('table.runs th[aria-sort] a').textContent === 'mean loss'")
     assert tab.evaluate(f"{stops}.length") == 1
     tab.locator("table.runs a.toggle", has_text="joint").focus()
     tab.keyboard.press("ArrowDown")

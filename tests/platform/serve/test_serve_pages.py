@@ -101,11 +101,19 @@ def table_of(page):
 def test_runs_are_grouped_by_label_and_seeds_are_sent_when_opened(lab, runs, client):
     asks = client(lab)
     headers, rows = table_of(asks.get("/experiment/toy").text)
-    assert headers == ["run", "toy/score, %", "Δ uniform", "state", "loss", "time", "FLOPs"]
+    assert headers == [
+        "run",
+        "mean toy/score, %",
+        "Δ uniform",
+        "state",
+        "mean loss",
+        "mean time",
+        "mean FLOPs",
+    ]
     assert [row[0] for row in rows] == ["reference ×2 seeds", "joint ×2 seeds", "uniform ×2 seeds"]
     _, joint, uniform = (dict(zip(headers, row, strict=True)) for row in rows)
     # The scores of joint are 55% and 70%: the mean ± 12.706 · 10.607 / √2, by Student's t with one degree.
-    assert joint["toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
+    assert joint["mean toy/score, %"] == "62.5 [−32.8, 157.8]" and joint["Δ uniform"].startswith("−")
     assert joint["state"] == "✓ 2 completed" and uniform["Δ uniform"] == ""
     page = asks.get("/experiment/toy?open=joint").text
     _, rows = table_of(page)
@@ -252,11 +260,12 @@ def test_long_curves_are_thinned_and_have_means_for_smoothing(lab, client):
         plans.record(store, plans.plan(RUN))
         attempt = plans.begun(store, RUN, lab.root / RUN.directory)
         for step in range(1, 8_001):
-            attempt.log(step, {"loss": 11.0 if step % 10 == 0 else 1.0})
+            attempt.log(step, {"loss": 11.0 if step % 10 == 0 else 1.0, "seconds": 60.0 * step})
         attempt.complete()
     [loss] = json.loads(client(lab).get(f"/run/{RUN.fingerprint}/curves").body)["charts"]["loss"]
     assert len(loss["x"]["steps"]) == len(loss["y"]) == len(loss["mean"]) < 8_000
     assert max(loss["y"]) == 11.0
+    assert loss["x"]["time (days)"][-1] == approx(8_000 / 60 / 24)
     assert sum(loss["y"]) / len(loss["y"]) > 3 and loss["mean"] == approx([2.0] * len(loss["y"]), abs=0.2)
 
 

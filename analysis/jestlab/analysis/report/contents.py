@@ -34,7 +34,7 @@ from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
-from ..tables.claims import claims_table
+from ..tables.claims import MARKS, claims_table
 from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
 from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
@@ -347,7 +347,7 @@ def _part(
     claims: TablePart | None,
     makers: Mapping[str, Any],
 ) -> PageSection:
-    """Return the section of a study in a union, with its claims and everything that its spec asks for."""
+    """Return the section of a study in a union, with everything that its spec asks for."""
     judged = [replace(each, scale="") for each in claims.judged if each.experiment == name] if claims else []
     history, study = store.once(load, name), store.once(studies).get(name)
     section = PageSection(
@@ -355,8 +355,8 @@ def _part(
         str(as_launched.get("question") or name),
         study=name,
         source=str(as_launched.get("paper") or ""),
-        claims=claims if judged else None,
-        verdict=count_verdicts(judged) if judged else "",
+        texts=[count_verdicts(judged)] if judged else [],
+        verdicts=[verdict for verdict in MARKS for each in judged if each.verdict == verdict],
     )
     if history is None or study is None or history.runs.empty:
         banner = ("Unfinished", f"Not launched yet: run `jestlab launch {shlex.quote(name)}`")

@@ -23,7 +23,7 @@ from ..tables.core import Record, plain, records
 from ..tables.explain import page_data
 from ..tables.formats import OnPage, prose
 from ..units import sentence
-from .page import FigurePart, ReportPage, TablePart
+from .page import FigurePart, ReportPage, TablePart, progress
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -132,7 +132,9 @@ def fragment(
     }
     environment.globals |= {"marks": MARKS, "classes": _CLASSES, "between": BETWEEN}
     template = environment.get_template("page.html.j2")
-    text = template.render(page=page, image=image, document=document, data=Markup(_json(data)))
+    text = template.render(
+        page=page, image=image, document=document, data=Markup(_json(data)), unfinished=progress(page.history)
+    )
     return f"{text}\n"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ..claims.evidence import Verdict
 from ..claims.judged import Judged
 from ..colors import LabelColor
 from ..connection import shown
@@ -47,12 +48,11 @@ class TablePart:
         """The table with the rows that the page shows."""
         return self.table if self.judged else self.table.limited(MOST_ROWS)
 
-    def claims(self, study: str = "") -> Iterator[tuple[Judged, str, dict[str, str]]]:
-        """Yield all claims or those of a study: the claim, its row's key, and column → text of the row."""
+    def claims(self) -> Iterator[tuple[Judged, str, dict[str, str]]]:
+        """Yield the claims of a table of claims: the claim, its row's key, and column → text of the row."""
         keys = [column.key for column in self.table.columns]
         for judged, line in zip(self.judged, self.table.lines, strict=True):
-            if study in ("", judged.experiment):
-                yield judged, line.key, dict(zip(keys, (cell.text for cell in line.cells), strict=True))
+            yield judged, line.key, dict(zip(keys, (cell.text for cell in line.cells), strict=True))
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class PageSection:
         study: For a section about one study of a union, the name of the study.
         source: Figure or table of the paper that the study reproduces.
         banners: Warnings: a word, and a text.
-        claims: The table of claims, shown as a list; the section of a study lists only its own claims.
-        verdict: Text that counts the verdicts of a study in a union.
+        claims: The table of claims, shown as a list.
+        verdicts: Verdicts on the claims of a study in a union.
         tables: Tables.
         figures: Figures.
         missing: Heading of a table or figure that could not be made → the reason.
@@ -106,7 +106,7 @@ class PageSection:
     source: str = ""
     banners: Sequence[tuple[str, str]] = ()
     claims: TablePart | None = None
-    verdict: str = ""
+    verdicts: Sequence[Verdict] = ()
     tables: list[TablePart] = field(default_factory=list)
     figures: list[FigurePart] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
@@ -161,15 +161,10 @@ class ReportPage:
         """Whether the page shows several studies."""
         return any(section.study for section in self.sections)
 
-    @property
-    def unfinished(self) -> str:
-        """The progress in words; empty once all runs have completed."""
-        return progress(self.history)
-
     @cached_property
     def tables(self) -> list[TablePart]:
         """All tables."""
-        claims = [section.claims for section in self.sections if section.claims and not section.study]
+        claims = [section.claims for section in self.sections if section.claims]
         return [*claims, *(part for section in self.sections for part in section.tables)]
 
     @cached_property

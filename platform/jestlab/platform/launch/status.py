@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -39,9 +39,6 @@ LOSS, FLOPS = "loss", "flops_total"
 """Names of the metrics that `read_status` reads, in addition to `EXAMPLES`."""
 
 _QUIET_UPDATES = 4  # consecutive updates without active runs after which a launch counts as ended
-_REFRESH_SECONDS = 5.0
-"""Interval at which the runs are read even if none has changed."""
-
 STARTING = "starting"
 """Reason of a run whose job was launched, but whose worker has not reported yet."""
 
@@ -71,6 +68,11 @@ class RunStatus:
     is_repeat: bool = False  # whether an earlier row shows the same run, with another label
     wait: WaitStatus | None = None  # why the run has not started; None if it has
     lease: Lease | None = None  # last attempt; None before the first
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the row stays as it is until the run is launched again."""
+        return self.run.state.is_terminal and not (self.lease and self.lease.is_live)
 
     @property
     def loss(self) -> float | None:
@@ -113,14 +115,23 @@ class RunStatus:
         }
 
 
-def read_status(store: Store, experiment: str) -> list[RunStatus]:
-    """Read the status of an experiment's runs."""
-    runs, costs = store.runs(experiment), spending(store, experiment)
+def read_status(
+    store: Store, experiment: str, known: Sequence[RunStatus] = (), changed: Collection[str] | None = None
+) -> list[RunStatus]:
+    """Read the status of an experiment's runs.
+
+    Args:
+        known: The status at an earlier moment, since which no run was added or removed.
+        changed: Fingerprints of the runs to read again; the others are as in `known`.
+    """
+    runs, costs = store.runs(experiment, changed), spending(store, experiment, changed)
     unique = list({run.fingerprint for run in runs})
     standings, needs = leases.standings(store, unique), store.needs(unique)
     started = [fingerprint for fingerprint, run in standings.items() if run.state not in WAITING]
     progress = store.progress(started, (LOSS, EXAMPLES, FLOPS))
-    titles = {run.fingerprint: f"{run.label}/{run.seed}" for run in reversed(runs)}
+    titles = {
+        run.fingerprint: f"{run.label}/{run.seed}" for run in reversed([row.run for row in known] or runs)
+    }
     intervals = Intervals.from_environment()
     rules = RetryRules(0, intervals.backoff, intervals.max_backoff)
     is_launched = any_launcher_alive(leases.heartbeats(store), now())
@@ -150,20 +161,24 @@ def read_status(store: Store, experiment: str) -> list[RunStatus]:
             )
         )
         seen.add(run.fingerprint)
-    return rows
+    fresh = {(row.run.label, row.run.fingerprint): row for row in rows}
+    return [fresh.get((row.run.label, row.run.fingerprint), row) for row in known] or rows
 
 
 class Watch:
     """Follows the status of an experiment.
 
-    All runs are read again when one has changed or after 5 seconds. In large experiments, pauses between
-    reads are longer, so that reads take at most 1/20 of the time.
+    Runs that have changed or haven't ended are read again. If they are many, pauses between reads are longer,
+    so that reads take at most 1/20 of the time.
+
+    Attributes:
+        launched_at: Time of the last launch, as of the last update.
     """
 
     def __init__(self, store: Store, experiment: str) -> None:
         self._store = store
         self._experiment = experiment
-        self._snapshot: object = None
+        self.launched_at = self._changed_at = datetime.min
         self._rows: list[RunStatus] = []
         self._read_at = self._read_seconds = 0.0  # end and duration of the last read
 
@@ -174,14 +189,16 @@ class Watch:
             UserError: The experiment doesn't exist any more.
         """
         began = time.monotonic()
-        idle_seconds = began - self._read_at
-        if self._snapshot is not None and idle_seconds < 20 * self._read_seconds:
+        if began - self._read_at < 20 * self._read_seconds:
             return self._rows
-        snapshot = self._store.snapshot(self._experiment)
-        if snapshot != self._snapshot or idle_seconds >= _REFRESH_SECONDS:
+        launched_at, changes = self._store.changes(self._experiment, self._changed_at)
+        if launched_at != self.launched_at:
             self._rows = read_status(self._store, self._experiment)
-            self._snapshot, self._read_at = snapshot, time.monotonic()
-            self._read_seconds = self._read_at - began
+        elif changed := changes.keys() | {row.run.fingerprint for row in self._rows if not row.is_settled}:
+            self._rows = read_status(self._store, self._experiment, self._rows, changed)
+        self.launched_at, self._changed_at = launched_at, max([self._changed_at, *changes.values()])
+        self._read_at = time.monotonic()
+        self._read_seconds = self._read_at - began
         return self._rows
 
     def follow(self, pause_seconds: float) -> Iterator[list[RunStatus] | StoreUnreachable]:

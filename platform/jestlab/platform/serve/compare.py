@@ -104,7 +104,7 @@ def _named(labs: Labs, name: str, lab: str | None) -> list[tuple[Served, str, st
     label, _, seed = rest.rpartition("/")
     found, known = {}, []
     for served in labs.all_with_experiment(experiment, lab):
-        rows = [row.run for row in served.status(experiment)]
+        rows = [row.run for row in served.status(experiment).rows]
         one = [run for run in rows if (run.label, str(run.seed)) == (label, seed)]
         if runs := one or [run for run in rows if run.label == rest]:
             of_lab = [(served, run.fingerprint, experiment, run.label) for run in runs]

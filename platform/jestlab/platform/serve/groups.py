@@ -1,4 +1,4 @@
-"""The runs of an experiment, grouped by label: states, scores over seeds, and costs of each label."""
+"""The runs of an experiment, grouped by label: states, scores over seeds, and mean costs of each label."""
 
 from __future__ import annotations
 
@@ -7,38 +7,71 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jestlab.analysis import units
+from jestlab.analysis.colors import LabelColor
+from jestlab.analysis.curves import score_curves
+from jestlab.analysis.errors import NotYet
+from jestlab.analysis.frames import Frames
+from jestlab.analysis.intervals import direction
 from jestlab.analysis.metrics import Metric
-from jestlab.analysis.tables import show
-from jestlab.platform.launch.status import RunStatus
+from jestlab.analysis.tables import finals, show
+from jestlab.platform.launch.status import RunStatus, reason_lines
 from jestlab.platform.programs.failures import headline, kind_of
 from jestlab.platform.serve.rendering import GLYPHS, duration, number
 from jestlab.platform.store.records import RunSummary
-
-if TYPE_CHECKING:
-    from jestlab.analysis.frames import Frames
 
 SPARK = (120, 28)
 """Width and height of a sparkline, pixels."""
 
 
 @dataclass(frozen=True)
+class Status:
+    """The runs of an experiment at one moment.
+
+    Attributes:
+        rows: All runs in the order of the study.
+        colors: Label → its color.
+        groups: Label → its runs.
+        counts: State → number of runs.
+        totals: Cost so far next to the planned cost; empty if both are unknown.
+        waits: The reasons why runs wait.
+    """
+
+    rows: Sequence[RunStatus] = ()
+    colors: Mapping[str, LabelColor] = field(default_factory=dict)
+    groups: Mapping[str, list[RunStatus]] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    totals: str = ""
+    waits: str = ""
+
+    @classmethod
+    def of(cls, rows: Sequence[RunStatus], colors: Mapping[str, LabelColor]) -> Status:
+        """Group and count runs."""
+        unique = [row for row in rows if not row.is_repeat]
+        waits = " · ".join(line.strip() for line in reason_lines(row for row in rows if row.wait))
+        return cls(rows, colors, by_label(rows), by_state(unique), _cost_text(unique), waits)
+
+
+@dataclass(frozen=True)
 class Column:
-    """A column of the table of runs.
+    """A column of numbers in the table of runs; for a label, it has the mean of its runs.
 
     Attributes:
         title: Header.
         value: Returns the value of a run; None if unknown.
-        combine: Returns the value of a label from the known values of its runs.
         text: Formats a value.
     """
 
     title: str
     value: Callable[[RunStatus], float | None]
-    combine: Callable[[list[float]], float]
     text: Callable[[float], str]
+
+    def mean(self, rows: Iterable[RunStatus]) -> float | None:
+        """Return the mean of the known values of runs; None if all are unknown."""
+        values = [value for row in rows if (value := self.value(row)) is not None]
+        return fmean(values) if values else None
 
 
 def _share(row: RunStatus) -> float | None:
@@ -49,12 +82,12 @@ def _share(row: RunStatus) -> float | None:
 
 
 COLUMNS: dict[str, Column] = {
-    "progress": Column("progress", _share, fmean, "{:.0%}".format),
-    "loss": Column("loss", lambda row: row.loss, fmean, number),
-    "speed": Column("examples/s", lambda row: row.rate, sum, "{:,.0f}".format),
-    "left": Column("time left", lambda row: row.progress.seconds_left, max, duration),
-    "hours": Column("time", lambda row: row.cost.actual_hours, fmean, units.duration),
-    "flops": Column("FLOPs", lambda row: row.cost.actual_flops, sum, units.flops),
+    "progress": Column("progress", _share, "{:.0%}".format),
+    "loss": Column("loss", lambda row: row.loss, number),
+    "speed": Column("examples/s", lambda row: row.rate, "{:,.0f}".format),
+    "left": Column("time left", lambda row: row.progress.seconds_left, duration),
+    "hours": Column("time", lambda row: row.cost.actual_hours, units.duration),
+    "flops": Column("FLOPs", lambda row: row.cost.actual_flops, units.flops),
 }
 """Key → column of numbers, which can be sorted by."""
 
@@ -76,75 +109,64 @@ class Scores:
     metric: Metric = field(default_factory=Metric)
     baseline: str = ""
     runs: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    labels: Mapping[Any, Mapping[Any, Any]] = field(default_factory=dict)
     trends: Mapping[str, tuple[list[int], list[float]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, frames: Frames) -> Scores:
         """Compute the scores from the results of an experiment."""
-        from jestlab.analysis.curves import score_curves
-        from jestlab.analysis.errors import NotYet
-        from jestlab.analysis.intervals import half_widths
-        from jestlab.analysis.tables import finals
-
         if frames.no_score:
             return cls()
         curves = score_curves(frames)
         last = curves.groupby(["label", "seed"], sort=False).tail(1)
-        means = curves.groupby(["label", "step"], sort=False)["score"].mean().dropna().reset_index()
+        means = curves.groupby(["label", "step"], sort=False)["score"].mean().dropna()
+        trends: dict[str, tuple[list[int], list[float]]] = {}
+        for (label, step), score in means.to_dict().items():
+            steps, values = trends.setdefault(label, ([], []))
+            steps.append(step)
+            values.append(score)
         try:
-            table = finals(frames).by_label
+            labels = finals(frames).by_label.to_dict("index")
         except NotYet:  # no run has completed
             labels = {}
-        else:
-            half = half_widths(table["score_std"], table["score_seeds"])
-            half[table["diverged"]] = math.nan  # the other seeds are a biased selection
-            table = table.assign(score_low=table["score_mean"] - half, score_high=table["score_mean"] + half)
-            labels = table.to_dict("index")
         return cls(
             title=frames.averaged[0] if len(frames.averaged) == 1 else "score",
             metric=frames.score,
             baseline=frames.baseline(),
             runs=dict(zip(zip(last["label"], last["seed"], strict=True), last["score"], strict=True)),
-            labels={str(label): {str(k): v for k, v in row.items()} for label, row in labels.items()},
-            trends={
-                str(label): (rows["step"].tolist(), rows["score"].tolist())
-                for label, rows in means.groupby("label", sort=False)
-            },
+            labels=labels,
+            trends=trends,
         )
 
-    def of_label(self, label: str) -> tuple[str, str]:
-        """Write the mean score of a label and its difference from the baseline, with confidence intervals."""
-        row, texts = self.labels.get(label, {}), []
+    def of_label(self, label: str) -> dict[str, str]:
+        """Return the cells of a label: mean score, difference from the baseline, and sparkline.
+
+        `standing` is "good" or "bad" if the interval of the difference excludes 0.
+        """
+        row, metric = self.labels.get(label, {}), self.metric
+        cells = {"trend": spark(*self.trends.get(label, ((), ()))), "standing": ""}
         for name, sign in (("score", ""), ("delta", "+")):
             value, low, high = (float(row.get(f"{name}_{end}", math.nan)) for end in ("mean", "low", "high"))
-            texts.append("" if math.isnan(value) else show.interval(value, low, high, self.metric, sign))
-        return texts[0], texts[1]
+            cells[name] = "" if math.isnan(value) else show.interval(value, low, high, metric, sign)
+            if name == "delta" and metric.goal is not None:
+                cells["standing"] = {1: "good", -1: "bad"}.get(metric.sign * direction(low, high), "")
+        return cells
 
-    def standing(self, label: str) -> str:
-        """Return whether a label is better ("good") or worse ("bad") than the baseline; empty if unclear."""
-        from jestlab.analysis.intervals import direction
-
-        row = self.labels.get(label)
-        side = direction(row["delta_low"], row["delta_high"]) if row else 0
-        return "" if side == 0 or self.metric.goal is None else "good" if side == self.metric.sign else "bad"
-
-    def run(self, run: RunSummary) -> float | None:
-        """Return the last score of a run; None if unknown."""
-        value = self.runs.get((run.label, run.seed), math.nan)
-        return None if math.isnan(value) else value
-
-    def of_run(self, run: RunSummary) -> tuple[str, str]:
-        """Write the last score of a run, and its difference from the baseline's run of the same seed."""
+    def of_run(self, run: RunSummary) -> dict[str, str]:
+        """Return the cells of a run: last score, and difference from the baseline's run of the same seed."""
         score, baseline = (self.runs.get((label, run.seed), math.nan) for label in (run.label, self.baseline))
         is_compared = run.label in self.labels and run.label != self.baseline
-        delta = score - baseline if is_compared else math.nan
-        text = self.metric.text
-        return "" if math.isnan(score) else text(score), "" if math.isnan(delta) else text(delta, "+")
+        numbers = {"score": (score, ""), "delta": (score - baseline if is_compared else math.nan, "+")}
+        return {
+            name: "" if math.isnan(value) else self.metric.text(value, sign)
+            for name, (value, sign) in numbers.items()
+        }
 
-    def mean(self, label: str) -> float | None:
-        """Return the mean score of a label; None if unknown."""
-        value = float(self.labels.get(label, {}).get("score_mean", math.nan))
+    def value(self, rows: Sequence[RunStatus]) -> float | None:
+        """Return the mean score of a label, or the score of a single run; None if unknown."""
+        run = rows[0].run
+        found = self.labels.get(run.label, {}).get("score_mean", math.nan)
+        value = float(self.runs.get((run.label, run.seed), math.nan) if len(rows) == 1 else found)
         return None if math.isnan(value) else value
 
 
@@ -162,24 +184,31 @@ def by_label(rows: Iterable[RunStatus]) -> dict[str, list[RunStatus]]:
     return groups
 
 
-def combined(column: Column, rows: Sequence[RunStatus]) -> float | None:
-    """Return the value of a label in a column; None if unknown."""
-    values = [value for row in rows if (value := column.value(row)) is not None]
-    return column.combine(values) if values else None
+def _cost_text(rows: Sequence[RunStatus]) -> str:
+    """Write the cost so far, next to the planned cost; empty if both are unknown."""
+    costs = [row.cost for row in rows]
+    planned = sum(cost.total_flops or 0.0 for cost in costs)
+    spent = sum(cost.actual_flops or 0.0 for cost in costs if cost.total_flops)
+    hours = sum(cost.actual_hours or 0.0 for cost in costs)
+    flops = f"{units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
+    return "; ".join(filter(None, (flops, f"{units.duration(hours)} of compute" if hours else "")))
 
 
 def cells(rows: Sequence[RunStatus], scores: Scores | None = None) -> dict[str, Any]:
     """Return the cells of a label, or of a single run, in the table of runs, as the template shows them."""
     run, is_run, scores = rows[0].run, len(rows) == 1, scores or Scores()
-    values = {key: combined(column, rows) for key, column in COLUMNS.items()}
+    values = {key: column.mean(rows) for key, column in COLUMNS.items()}
     texts = {key: "" if value is None else COLUMNS[key].text(value) for key, value in values.items()}
-    score, delta = scores.of_run(run) if is_run else scores.of_label(run.label)
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.run.reason and (is_run or row.wait is None):  # the page has a list of the labels that wait
             reasons.setdefault(kind_of(row.run.reason), []).append(headline(row.run.reason))
     [reason, *others] = max(reasons.values(), key=len, default=[""])
-    return texts | {
+    return {
+        **texts,
+        "trend": "",
+        "standing": "",
+        **(scores.of_run(run) if is_run else scores.of_label(run.label)),
         "run": run.fingerprint,
         "label": run.label,
         "seed": run.seed,
@@ -188,10 +217,6 @@ def cells(rows: Sequence[RunStatus], scores: Scores | None = None) -> dict[str, 
         "state": run.state.value if is_run else "",
         "step": f"{run.step:,}" + (f" of {run.total_steps:,}" if run.total_steps else "") if is_run else "",
         "share": values["progress"],
-        "score": score,
-        "delta": delta,
-        "standing": "" if is_run else scores.standing(run.label),
-        "trend": "" if is_run else spark(*scores.trends.get(run.label, ((), ()))),
         "reason": f"{reason} ×{len(others) + 1}" if others else reason,
         "detail": (run.reason or "") if is_run else "",
     }

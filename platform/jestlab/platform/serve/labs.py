@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy import select
 
-from jestlab.analysis.colors import REFERENCE, LabelColor
+from jestlab.analysis.colors import REFERENCE
 from jestlab.analysis.query import distinct
 from jestlab.analysis.results import Snapshot
 from jestlab.platform.errors import StoreMissing, UserError, nearest
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.status import RunStatus, Watch
+from jestlab.platform.launch.status import Watch
+from jestlab.platform.serve.groups import Status
 from jestlab.platform.serve.overviews import Overviews
 from jestlab.platform.serve.results import ServedResults
 from jestlab.platform.store.store import Store
@@ -26,15 +30,38 @@ SHORTEST_FINGERPRINT = 6
 INTERVAL_SECONDS = 1.0
 """Minimum time between two reads of an experiment's status, which all viewers share."""
 
+OLDEST_SECONDS = 10.0
+"""Age of a status that is not shown any more: the request waits for a new one."""
 
-@dataclass
-class _Status:
-    """The status of an experiment, and until when it is used (`time.monotonic`)."""
 
-    watch: Watch
-    rows: Sequence[RunStatus] = ()
-    valid_until: float = 0.0
-    colors: Mapping[str, LabelColor] = field(default_factory=dict)
+class _Followed:
+    """Reads the status of an experiment for all viewers."""
+
+    def __init__(self, store: Store, experiment: str) -> None:
+        self.status = Status()
+        self._watch, self._store, self._experiment = Watch(store, experiment), store, experiment
+        self._launched_at: object = None
+        self._read_at = -math.inf
+        self._lock = threading.Lock()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the status was read."""
+        return time.monotonic() - self._read_at
+
+    def read(self, oldest: float) -> None:
+        """Read the status, unless another thread has read it in the last `oldest` seconds."""
+        with self._lock:
+            if self.age < oldest:
+                return
+            rows, colors = self._watch.update(), self.status.colors
+            if self._watch.launched_at != self._launched_at:
+                with self._store.reading() as connection:
+                    known = Snapshot("", connection).colors(self._experiment)
+                colors = {row.run.label: known.get(row.run.label, REFERENCE) for row in rows}
+            if rows is not self.status.rows:
+                self.status = Status.of(rows, colors)
+            self._launched_at, self._read_at = self._watch.launched_at, time.monotonic()
 
 
 @dataclass
@@ -46,26 +73,26 @@ class Served:
     store: Store  # read-only
     results: ServedResults
     overviews: Overviews
-    _status: dict[str, _Status] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _followed: dict[str, _Followed] = field(default_factory=dict)
+    _reader: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "status"))
 
-    def status(self, experiment: str) -> Sequence[RunStatus]:
-        """Return the runs of an experiment in the order of its study."""
-        with self._lock:
-            status = self._status.setdefault(experiment, _Status(Watch(self.store, experiment)))
-            if time.monotonic() >= status.valid_until:
-                rows = status.watch.update()
-                if rows is not status.rows:
-                    with self.store.reading() as connection:
-                        known = Snapshot("", connection).colors(experiment)
-                    status.colors = {row.run.label: known.get(row.run.label, REFERENCE) for row in rows}
-                status.rows = rows
-                status.valid_until = time.monotonic() + INTERVAL_SECONDS
-            return status.rows
+    def status(self, experiment: str) -> Status:
+        """Return the status of an experiment.
 
-    def colors(self, experiment: str) -> Mapping[str, LabelColor]:
-        """Return the color of each label of an experiment, as of the last call of `status`."""
-        return self._status[experiment].colors
+        Reading the status of thousands of runs takes seconds, so viewers get the last one meanwhile.
+        """
+        followed = self._followed.setdefault(experiment, _Followed(self.store, experiment))
+        if followed.age >= OLDEST_SECONDS:
+            followed.read(OLDEST_SECONDS)
+        elif followed.age >= INTERVAL_SECONDS:
+            self._reader.submit(followed.read, INTERVAL_SECONDS)
+        return followed.status
+
+    def close(self) -> None:
+        """Stop reading, and close the store."""
+        self.overviews.close()
+        self._reader.shutdown(cancel_futures=True)
+        self.store.close()
 
 
 class Missing(UserError):
@@ -142,5 +169,4 @@ class Labs:
     def close(self) -> None:
         """Close all stores."""
         for served in self:
-            served.overviews.close()
-            served.store.close()
+            served.close()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from jestlab.analysis.claims import parts_of
+from jestlab.analysis.report import read_answer
+from jestlab.analysis.report.answer import Answer
+from jestlab.analysis.results import opened
 from jestlab.platform.errors import UserError
 from jestlab.platform.serve.groups import Scores, spark
-
-if TYPE_CHECKING:
-    from jestlab.analysis.report.answer import Answer
 
 MOST_RUNS = 1_000
 """Maximum number of runs of an experiment that is analyzed in the background."""
@@ -55,8 +56,6 @@ class Overviews:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _compute(self, name: str) -> None:
-        from jestlab.analysis.report.answer import Answer
-
         start = time.monotonic()
         try:
             self._made[name] = overview_of(self._url, name)
@@ -67,17 +66,14 @@ class Overviews:
 
 def overview_of(url: str, experiment: str) -> Overview:
     """Compute the overview of an experiment of the store at a URL."""
-    from jestlab.analysis.claims import parts_of
-    from jestlab.analysis.report import read_answer
-    from jestlab.analysis.results import opened
-
     with opened(url) as store:
         overview = Overview(read_answer(store, experiment))
         if parts_of(store, experiment):
             return overview
         frames = store.frames(experiment)
         scores = Scores.of(frames)
-        means = {label: mean for label in frames.competitors if (mean := scores.mean(label)) is not None}
+        rows = {label: scores.labels[label] for label in frames.competitors if label in scores.labels}
+        means = {label: row["score_mean"] for label, row in rows.items() if math.isfinite(row["score_mean"])}
         if not means or scores.metric.goal is None:
             return overview
         best = max(means, key=lambda label: scores.metric.sign * means[label])

@@ -75,7 +75,6 @@ def _environment() -> Environment:
         "glyphs": {state.value: glyph for state, glyph in GLYPHS.items()},
     }
     environment.filters |= {
-        "json": as_json,
         "markup": Markup,
         "when": when,
         "ago": ago,

@@ -9,17 +9,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jestlab.analysis.errors import NotYet
+from jestlab.analysis.report import gather, one_file
+from jestlab.analysis.report.html import fragment
+from jestlab.analysis.report.page import FigurePart, ReportPage
+from jestlab.analysis.results import opened
 from jestlab.platform.errors import one_line_errors
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.reports.make import TrustedLoader
+from jestlab.platform.reports.selected import selected_images
 from jestlab.platform.reports.update import store_state
 from jestlab.platform.serve.groups import Scores
 from jestlab.platform.serve.rendering import address
 from jestlab.platform.store.store import Store
-
-if TYPE_CHECKING:
-    from jestlab.analysis.report.page import FigurePart, ReportPage
 
 _PAUSE_FACTOR = 5
 """Before the next update of results, the server waits this many times the duration of the last update."""
@@ -100,8 +104,6 @@ class ServedResults:
 
     def file(self, name: str, file: str) -> bytes | None:
         """Make a file of an experiment's report; None for an unknown file."""
-        from jestlab.analysis.report import one_file
-
         made = self.of(name)
         return self._once(made, file, lambda: one_file(made.parts.page, file))
 
@@ -115,12 +117,6 @@ class ServedResults:
 
     def _make(self, name: str) -> _Parts:
         """Gather the contents of an experiment's report, with their HTML."""
-        from jestlab.analysis.errors import NotYet
-        from jestlab.analysis.report import gather
-        from jestlab.analysis.report.html import fragment
-        from jestlab.analysis.results import opened
-        from jestlab.platform.reports.make import TrustedLoader
-        from jestlab.platform.reports.selected import selected_images
 
         def image(part: FigurePart) -> dict[str, Any]:
             file = f"{part.plot.name}.png"

@@ -18,7 +18,7 @@ from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
 from jestlab.platform.programs.failures import headline, kind_of
 from jestlab.platform.serve.compare import side_by_side
-from jestlab.platform.serve.groups import cells
+from jestlab.platform.serve.groups import Status, cells
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, as_texts, duration, parse_whole, render, when
 from jestlab.platform.serve.shown import ShownRun, charts
@@ -43,17 +43,14 @@ def page(labs: Labs, request: Request) -> Any:
     is_of_run = AttemptRow.run_id == run_key(fingerprint)
     attempts = store.rows(select(AttemptRow.__table__).where(is_of_run).order_by(AttemptRow.number))
     last = attempts[-1] if attempts else None
-    status, baseline = [], None
-    if run.places:
-        experiment = run.places[0].experiment
-        status, colors = served.status(experiment), served.colors(experiment)
-        baseline = next((label for label, color in colors.items() if color == BASELINE), None)
+    status = served.status(run.places[0].experiment) if run.places else Status()
+    baseline = next((label for label, color in status.colors.items() if color == BASELINE), None)
     subject = Subject(fingerprint=fingerprint)
     return render(
         "run.html.j2",
         run=run,
         lab=served.name if len(labs) > 1 else None,
-        row=next((cells([row]) for row in status if row.run.fingerprint == fingerprint), None),
+        row=next((cells([row]) for row in status.rows if row.run.fingerprint == fingerprint), None),
         scores=[
             (heading(name, metric), "not a number" if row.value is None else metric.text(row.value), row.step)
             for name, row in run.last.items()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import bindparam, text
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,15 +19,21 @@ from jestlab.analysis.tables.formats import OnPage
 from jestlab.analysis.tables.paper import paper_table
 from jestlab.platform.errors import StoreUnreachable, UserError, one_line_errors
 from jestlab.platform.serve.labs import Labs
-from jestlab.platform.serve.rendering import render
+from jestlab.platform.serve.rendering import duration, render
 from jestlab.platform.store.annotations import saved_queries
-from jestlab.platform.store.rows import one_of
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import EvaluationRow, RunRow, run_key
+from jestlab.platform.store.tables import run_key
 from jestlab.platform.store.views import VIEWS
 
 MOST_RUNS = 500
 """Maximum number of runs of a search in each lab, the latest."""
+
+_LAST = text(
+    "SELECT fingerprint, program, dataset || '/' || metric, value FROM evaluation "
+    "JOIN run ON run.id = evaluation.run_id WHERE run_id IN :runs AND evaluation.step = "
+    "(SELECT MAX(later.step) FROM evaluation AS later WHERE later.run_id = run.id)"
+).bindparams(bindparam("runs", expanding=True))
+_LAST_COLUMNS = ["fingerprint", "program", "name", "value"]
 
 _COLUMNS = ("fingerprint", "experiment", "label", "seed", "state", "ended_at")
 
@@ -84,32 +89,23 @@ def runs(labs: Labs, request: Request) -> str:
     )  # fmt: skip
 
 
-def _last_scores(store: Store, rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
+def _last_scores(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
     """Return the last scores of runs, by experiment and fingerprint, as the tables of each show them."""
     import pandas as pd
 
     from jestlab.analysis.frames import Frames
 
-    later = aliased(EvaluationRow)
-    last = select(func.max(later.step)).where(later.run_id == EvaluationRow.run_id).scalar_subquery()
-    name = EvaluationRow.dataset + "/" + EvaluationRow.metric
-    evaluated = (
-        select(RunRow.fingerprint, RunRow.program, name, EvaluationRow.value)
-        .join(RunRow, RunRow.id == EvaluationRow.run_id)
-        .where(one_of(EvaluationRow.run_id, {run_key(row["fingerprint"]) for row in rows}))
-        .where(EvaluationRow.step == last)
-    )
-    table = pd.DataFrame([*store.rows(evaluated)], columns=["run", "program", "metric", "value"])
+    runs = pd.DataFrame(rows, columns=["experiment", "fingerprint"]).drop_duplicates()
+    keys = [*map(run_key, runs["fingerprint"])]
+    last = pd.DataFrame(map(tuple, store.rows(_LAST.bindparams(runs=keys))), columns=_LAST_COLUMNS)
     scores, none = {}, pd.DataFrame()
-    for experiment in {row["experiment"] for row in rows}:
-        members = {row["fingerprint"] for row in rows if row["experiment"] == experiment}
-        found = table[table["run"].isin(members)]
-        values = found.groupby(["run", "metric"])["value"].last().unstack().astype(float)
-        frames = Frames(experiment, "", found[["program"]], values, none, none, store.spec(experiment))
-        if frames.averaged:
-            means = values[frames.averaged].mean(axis=1, skipna=False).dropna()
-            for run, score in means.items():
-                scores[experiment, str(run)] = frames.score.text(score) + frames.score.suffix
+    for experiment, found in runs.merge(last).groupby("experiment"):
+        values = found.pivot(index="fingerprint", columns="name", values="value").astype(float)
+        name = str(experiment)
+        frames = Frames(name, "", found[["program"]], values, none, none, store.spec(name))
+        means = values[frames.averaged].mean(axis=1, skipna=False).dropna()
+        for run, score in means.items():
+            scores[name, str(run)] = frames.score.text(score) + frames.score.suffix
     return scores
 
 
@@ -129,7 +125,7 @@ def sql(labs: Labs, request: Request) -> Any:
             problem = str(error).removeprefix("query: ")
         seconds = time.monotonic() - start
     return render(
-        "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, seconds=seconds,
+        "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, took=duration(seconds),
         views=VIEWS, labs=labs, served=served, saved=saved_queries(served.store), writes=labs.writes,
         examples=EXAMPLES,
     )  # fmt: skip

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import socket
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, select, text, true
+from sqlalchemy import Text, column, func, select, table, text, true
 
 from jestlab.analysis.goodput import QUERY, AttemptTime
 from jestlab.platform.store.provenance import device
 from jestlab.platform.store.records import RunState, Speed, Spending
+from jestlab.platform.store.rows import one_of
 from jestlab.platform.store.tables import AttemptRow, CostRow, RunRow
 
 if TYPE_CHECKING:
@@ -24,11 +25,15 @@ _APART = 1.5  # smallest ratio of FLOPs between runs whose times are compared
 _LEAST_COMPUTED = 0.1  # smallest share of a run's time that counts as computing
 
 
-def spending(store: Store, experiment: str) -> dict[str, Spending]:
-    """Return planned and actual costs of each run of an experiment, by fingerprint."""
-    columns = ", ".join(Spending.__dataclass_fields__)
-    query = text(f"SELECT fingerprint, {columns} FROM v_costs WHERE experiment = :experiment")
-    return {run: Spending(*costs) for run, *costs in store.rows(query.bindparams(experiment=experiment))}
+def spending(
+    store: Store, experiment: str, fingerprints: Collection[str] | None = None
+) -> dict[str, Spending]:
+    """Return planned and actual costs of runs of an experiment, by default of all, by fingerprint."""
+    columns = map(column, ("fingerprint", *Spending.__dataclass_fields__))
+    query: Any = select(*columns).select_from(table("v_costs")).where(column("experiment") == experiment)
+    if fingerprints is not None:
+        query = query.where(one_of(column("fingerprint", Text), fingerprints))
+    return {run: Spending(*costs) for run, *costs in store.rows(query)}
 
 
 def attempt_times(store: Store, experiment: str) -> list[AttemptTime]:

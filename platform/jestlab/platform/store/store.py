@@ -268,19 +268,23 @@ class Store:
             rows = connection.execute(query).mappings().all()
         return [RunSummary(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
 
-    def snapshot(self, experiment: str) -> tuple[Any, ...]:
-        """Return values that change with each launch of an experiment and with the state of any of its runs.
+    def changes(self, experiment: str, since: datetime) -> tuple[datetime, dict[str, datetime]]:
+        """Return the runs of an experiment that changed after a time, and all that haven't ended.
+
+        Returns:
+            The time of the last launch, and fingerprint → time of the last change.
 
         Raises:
             UserError: No such experiment.
         """
-        names = ("id", "state", "reason", "step", "total_steps", "stop_reason")
-        columns = [getattr(RunRow, name) for name in names]
-        of_members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
+        members = select(MemberRow.run_id).where(MemberRow.experiment == experiment)
+        ended = [state for state in RunState if state.is_terminal]
+        query = select(RunRow.fingerprint, RunRow.updated_at).where(
+            RunRow.id.in_(members), (RunRow.updated_at > since) | RunRow.state.not_in(ended)
+        )
         with self.reading() as connection:
-            launched_at = of_experiment(connection, experiment, ExperimentRow.updated_at)
-            rows = connection.execute(select(*columns).where(RunRow.id.in_(of_members)).order_by(RunRow.id))
-            return (launched_at, *map(tuple, rows))
+            launched_at: datetime = of_experiment(connection, experiment, ExperimentRow.updated_at)
+            return launched_at, dict(connection.execute(query).tuples().all())
 
     def progress(self, fingerprints: Collection[str], metrics: Sequence[str]) -> dict[str, RunProgress]:
         """Return the progress of runs, with the newest values of these metrics."""

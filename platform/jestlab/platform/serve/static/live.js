@@ -132,6 +132,7 @@ async function refresh() {
   const before = document.activeElement;
   const changed = [...shown].filter(([name, each]) => !each.isEqualNode(fresh.get(name)));
   for (const [name, each] of changed) await inSlices(become(each, fresh.get(name)));
+  for (const box of boxes()) box.checked = ticked.has(box.value);
   if (changed.length && !before.isConnected) document.querySelector("table[data-live] [tabindex='0']")?.focus();
   return changed.length > 0;
 }
@@ -145,6 +146,18 @@ function followPage(curves) {
     await new Promise((done) => setTimeout(done, performance.now() - start));
   });
 }
+
+// Ticked runs stay ticked when their rows move, and are compared even if another page of the table has them.
+const boxes = () => document.querySelectorAll("table[data-live] input[name=run]");
+const ticked = new Set([...boxes()].filter((box) => box.checked).map((box) => box.value));
+document.addEventListener("change", ({ target }) => {
+  if ([...boxes()].includes(target)) ticked[target.checked ? "add" : "delete"](target.value);
+});
+document.addEventListener("formdata", ({ formData, target }) => {
+  if (!target.querySelector("table[data-live]")) return;
+  const shown = new Set([...boxes()].map((box) => box.value));
+  for (const run of ticked) if (!shown.has(run)) formData.append("run", run);
+});
 
 // Links that change a live part, such as the order of a table, are followed without loading the whole page.
 document.addEventListener("click", (event) => {
