@@ -81,10 +81,6 @@ def test_the_paper_s_factors():
         assert of.relative("paper") == pytest.approx(alpha, rel=1e-12)
         cost = of.cost("paper")
         assert (cost.loss, cost.selection) == (0, 0)
-    # FLOPs for each example, where F = 1 and B/b = 5.
-    assert flops.paper_iid(1) == 3
-    assert [flops.paper_jest(1, 5, cached) for cached in (True, False)] == [7, 12]
-    assert flops.paper_flexi(1, 5, 0.25, 0.5) == 3.125
 
 
 def test_budgets_by_scope_and_with_a_fixed_part():

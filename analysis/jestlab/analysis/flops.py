@@ -1,4 +1,4 @@
-"""FLOP formulas: towers, losses, selection rules, scores of data sets, and the paper's formulas.
+"""FLOP formulas: towers, losses, selection rules, and scores of data sets.
 
 A FLOP is one multiplication or one addition, so a multiply–accumulate is 2. Only matrix products are counted.
 Normalizations, activations, softmax, and the losses of single pairs are left out.
@@ -207,24 +207,3 @@ def deduplication_flops(*, examples: int, embedding_dim: int, clusters: int, ite
     means = examples * clusters * (iterations + 1)
     pairs = examples * -(-examples // clusters)
     return _MAC * (means + pairs) * embedding_dim
-
-
-# ---- the paper's formulas for one example, by F alone; `ratio` is B/b
-
-
-def paper_iid(F: float) -> float:
-    """C_IID: one example under uniform sampling."""
-    return 3 * F
-
-
-def paper_jest(F: float, ratio: float, cached: bool = True) -> float:
-    """C_JEST; over C_IID at f = .8: 7/3 with cached embeddings of the reference, 4 without."""
-    return F * (2 + (1 if cached else 2) * ratio)
-
-
-def paper_flexi(F: float, ratio: float, A: float, approximate_share: float = 0.5) -> float:
-    """C_Flexi with λ as `approximate_share`; over C_IID at f = .8: 1.0417 at A = .25, 1.1067 at A = .28.
-
-    A is .25 by the number of patches at twice the patch size, and .28 in the paper's tables.
-    """
-    return 3 * F * ((1 - approximate_share) + approximate_share * A) + A * F * ratio

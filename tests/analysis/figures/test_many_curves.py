@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
-from jestlab.analysis.colors import BASELINE
 from jestlab.analysis.figures import Sheet, draw
 from jestlab.analysis.figures.style import FAINT
 
@@ -24,44 +24,28 @@ def curves(new_store, stored_run):
     return plot
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(31, marks=pytest.mark.full)])
-def test_each_of_many_curves_is_colored_in_its_own_panel(curves, count):
-    plot = curves(count)
-    figure = plot.figure()
-    figure.canvas.draw()
-    assert len(figure.axes) == count - 1
-    for axes in figure.axes:
-        colors = [line.get_color() for line in axes.get_lines() if np.size(line.get_xdata())]
-        assert len(set(colors) - {FAINT, BASELINE.light}) == 1
-        assert colors.count(BASELINE.light) == 2  # the baseline and its end
-        assert colors.count(FAINT) == count - 2
-        assert len(axes.collections) == 1  # one band
-    boxes = [axes.get_window_extent() for axes in figure.axes]
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
-    titles = [axes._left_title.get_window_extent() for axes in figure.axes]
-    assert not any(title.overlaps(box) for title in titles for box in boxes)
-    assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[i + 1 :])
-    assert "In color: one run per panel." in plot.texts.caption
-    [legend] = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["uniform", "other runs"]
-
-
-def test_a_curve_with_a_single_evaluation_is_a_marker_in_its_panel(new_store, stored_run):
-    runs = [stored_run("run", [0.1 + i / 50], label="uniform" if i == 0 else f"joint {i}") for i in range(9)]
-    figure = draw("curves", new_store().add(*runs).url, "study").figure()
-    assert len(figure.axes) == 8
-    for axes in figure.axes:
-        marked = [line for line in axes.get_lines() if line.get_marker() not in ("", "None")]
-        assert sum(np.size(line.get_xdata()) for line in marked) == 9
-
-
-def test_more_than_seven_curves_have_panels_and_of_very_many_the_best(curves):
-    for count, shown in ((7, range(0)), (8, range(1, 8)), (40, range(10, 40))):
+def test_of_more_than_seven_curves_the_best_are_colored_and_the_others_gray(curves):
+    for count in (7, 8, 40):
         plot = curves(count)
-        alone = list(dict.fromkeys(plot.data.loc[plot.data["alone"].astype(bool), "label"]))
-        assert alone == [f"joint filtering_ratio=0.{i}" for i in shown]
-    assert "one run per panel (30 of 39)" in plot.texts.caption
-    assert len(curves(7).figure().axes) == 1
+        gray = plot.data.loc[plot.data["role"] == "other", "label"].unique().tolist()
+        assert gray == [f"joint filtering_ratio=0.{i}" for i in (range(1, count - 6) if count > 7 else ())]
+        figure = plot.figure()
+        figure.canvas.draw()
+        [axes] = figure.axes
+        colors = [line.get_color() for line in axes.get_lines() if np.size(line.get_xdata())]
+        assert colors.count(FAINT) == len(gray)
+        assert len(axes.collections) == 7  # bands
+        names = [Text.get_window_extent(text) for text in axes.texts]  # without their arrows
+        assert len(names) == 7
+        assert not any(a.overlaps(b) for i, a in enumerate(names) for b in names[i + 1 :])
+    assert "In color: uniform and the best 6 of 39. Gray: the other runs." in plot.texts.caption
+
+
+def test_a_gray_curve_with_a_single_evaluation_is_a_marker(new_store, stored_run):
+    runs = [stored_run("run", [0.1 + i / 50], label="uniform" if i == 0 else f"joint {i}") for i in range(9)]
+    [axes] = draw("curves", new_store().add(*runs).url, "study").figure().axes
+    marked = [line for line in axes.get_lines() if line.get_marker() not in ("", "None")]
+    assert sum(np.size(line.get_xdata()) for line in marked) == 9
 
 
 def test_highlighted_runs_are_colored_and_the_others_grey(curves):
@@ -76,16 +60,14 @@ def test_highlighted_runs_are_colored_and_the_others_grey(curves):
         curves(3, highlight=("jont",))
 
 
-@pytest.mark.parametrize("count", [5, 16, pytest.param(31, marks=pytest.mark.full)])
-def test_a_legend_lists_many_curves_of_one_panel_once_with_their_looks(curves, count):
-    plot = curves(count, legend="below")
-    figure = plot.figure()
+@pytest.mark.parametrize("count", [5, 16])
+def test_a_legend_lists_the_colored_curves_once_with_their_looks(curves, count):
+    figure = curves(count, legend="below").figure()
     figure.canvas.draw()
     [axes], [legend] = figure.axes, figure.legends
     names = [text.get_text() for text in legend.get_texts()]
-    assert (len(names), len(set(names)), names[0]) == (count, count, "uniform")
-    colors = {line.get_color() for line in axes.get_lines() if line.get_marker() != "None"}
+    assert (len(names), len(set(names)), names[0]) == (min(count, 7), min(count, 7), "uniform")
+    colors = {line.get_color() for line in axes.get_lines() if line.get_marker() != "None"} - {FAINT}
     assert {line.get_color() for line in legend.get_lines()} == colors
     assert not axes.texts  # nothing is named twice
     assert legend.get_window_extent().y0 >= 0
-    assert "one run per panel" not in plot.texts.caption

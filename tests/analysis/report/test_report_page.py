@@ -246,6 +246,25 @@ def test_fits_and_is_accessible(opened, page, width, scheme):
     assert box["x"] + box["width"] <= width
 
 
+OUTSIDE = """
+() => [...document.querySelectorAll('.answer *, .tile, table.cards :is(.name, td)')]
+  .filter(each => each.getBoundingClientRect().right > 390).map(each => each.textContent.trim())
+"""
+
+
+def test_long_and_right_to_left_names_fit_a_phone(opened, built):
+    names = ["uniform", "x" * 60, "انتخاب مشترک دسته‌ها"]
+    runs = [
+        StoredRun(name, [0.1, 0.4 + 0.1 * place + 0.01 * seed], seed=seed)
+        for place, name in enumerate(names)
+        for seed in (0, 1)
+    ]
+    tab = opened(built(*runs, question="Which is best?"), 390).tab
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+    assert tab.evaluate(OUTSIDE) == []
+    assert tab.locator(".answer .chip").inner_text() == f"✓ Best: {names[2]}"
+
+
 def test_tables_and_the_answer_are_the_printed_ones(shown, printed):
     for name, table in printed.items():
         rows = shown.tab.evaluate(CELLS.format(f"#table-{name}"))
@@ -348,7 +367,7 @@ def test_controls_drive_the_figures(opened, page, results):
     assert shown.complaints == []
 
 
-def test_the_pointer_and_the_keyboard_read_values_and_pin_labels(opened, page):
+def test_the_pointer_and_the_keyboard_read_values_and_highlight_labels(opened, page):
     tab = opened(page).tab
     plot, tip = tab.locator("#curves .plot"), tab.locator("#curves .tip")
     lit = "[...document.querySelectorAll('#curves .plot .line.lit')].map(line => line.dataset.label).join()"
@@ -362,8 +381,7 @@ def test_the_pointer_and_the_keyboard_read_values_and_pin_labels(opened, page):
     assert tab.evaluate(lit) == "joint"
     tab.locator("#curves h2").hover()
     assert tab.evaluate(lit) == "" and not tip.is_visible()
-    tab.locator("#curves .plot .end[data-label=independent] text").click()
-    tab.locator("#curves h2").hover()
+    tab.locator("#curves .plot .end[data-label=independent] text").hover()
     assert tab.evaluate(lit) == "independent"
     plot.focus()
     tab.keyboard.press("Escape")
@@ -435,8 +453,8 @@ def test_names_overlap_neither_each_other_nor_the_edge_and_many_are_in_a_legend(
     tab.locator("#curves .runs summary").click()
     tab.locator("#curves .runs button", has_text="All").click()
     assert tab.locator("#curves .end").count() == 0
-    assert tab.locator("#curves .legend button").count() == 9
-    tab.locator("#curves .legend button").last.click()
+    assert tab.locator("#curves .legend li").count() == 9
+    tab.locator("#curves .legend li").last.hover()
     assert tab.locator("#curves .plot .line.lit").count() == 1
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import plans_support as plans
 
-from jestlab.platform.exchange.export_read import ExportedRun
-from jestlab.platform.exchange.source_run import Curve, Score, curve
+from jestlab.platform.errors import UserError
+from jestlab.platform.exchange.export import ExportedRun
+from jestlab.platform.exchange.source_run import Curves as Points
+from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.planning.plan import RunPlace
 from jestlab.platform.store.annotations import Subject, add_note, add_tags
 from jestlab.platform.store.records import RunState
@@ -84,17 +86,21 @@ def result(
         "fingerprint": f"of {label}, {seed}", "program": "toy", "state": RunState.COMPLETED, "reason": None,
         "step": 3, "config": {"steps": 3}, "began": datetime(2026, 11, 20, 12),
         "ended": datetime(2026, 11, 20, 13), "commit": "abc", "tags": (), "notes": (),
-        "metrics": {name: curve(range(len(values)), values) for name, values in (metrics or {}).items()},
+        "metrics": {name: dict(enumerate(values)) for name, values in (metrics or {}).items()},
         "scores": list(scores),
     }  # fmt: skip
     return ExportedRun(**(whole | parts))
 
 
-def as_text(curves: Mapping[str, Curve]) -> Curves:
+def raise_error(error: UserError) -> None:
+    """Stop at the first error of a run."""
+    raise error
+
+
+def as_text(curves: Points) -> Curves:
     """Curves to compare."""
     return {
-        name: [(step, repr(value)) for step, value in zip(steps.tolist(), values.tolist(), strict=True)]
-        for name, (steps, values) in curves.items()
+        name: [(step, repr(value)) for step, value in sorted(curve.items())] for name, curve in curves.items()
     }
 
 

@@ -2,8 +2,11 @@
 
 import json
 import math
+import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import plans_support as plans
@@ -15,7 +18,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import adopt_store
 from jestlab.platform.exchange.adopt import Adoption, AdoptOptions
 from jestlab.platform.exchange.adopt_store import Change, Placed
-from jestlab.platform.exchange.source_run import SourceRun, curve
+from jestlab.platform.exchange.source_run import SourceRun
 from jestlab.platform.planning.identity import is_authentic, origin_fingerprint
 from jestlab.platform.store.annotations import Subject, add_note, notes, retract, retracted, tags
 from jestlab.platform.store.records import ADOPTED, RunState
@@ -24,6 +27,10 @@ from jestlab.platform.store.store import Store
 
 ORIGIN = "csv:t.csv#a"
 FINGERPRINT = origin_fingerprint(ORIGIN)
+
+
+def curve(steps: Iterable[int], values: Iterable[float]) -> dict[int, float]:
+    return dict(zip(steps, values, strict=True))
 
 
 def source(origin: str = ORIGIN, **parts: Any) -> SourceRun:
@@ -48,10 +55,17 @@ def source(origin: str = ORIGIN, **parts: Any) -> SourceRun:
     return SourceRun(origin, **whole | parts)
 
 
+@cache
+def empty_store() -> Store:
+    return Store.open(f"sqlite:///{tempfile.mkdtemp()}/empty.db")
+
+
 def adoption(
     store: Store | None = None, study: str = "old", path: str = "/data/t.csv", **rules: Any
 ) -> Adoption:
-    return Adoption(store, study, "csv", path, AdoptOptions(**rules), "Ada")
+    """Without a store, it is a dry run with an empty store."""
+    rules = rules if store else {**rules, "dry_run": True}
+    return Adoption(store or empty_store(), study, "csv", path, AdoptOptions(**rules), "Ada")
 
 
 def placed(run: SourceRun, **rules: Any) -> Placed:
@@ -258,11 +272,11 @@ def test_adopting_a_run_again_replaces_it_if_it_has_changed(store):
 def test_rejects_a_different_run_of_the_same_origin(store):
     take(store, source())
     other = source(config={"lr": 1})
-    with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .* --source NAME.*--moved"):
+    with pytest.raises(UserError, match=r"was adopted from /data/t.csv, .* --source NAME"):
         take(store, other, "old", "/elsewhere/t.csv")
     assert json.loads(rows(store, "runs", "config")[0][0])["lr"] == 0.5
     assert take(store, source(), "old", "/elsewhere/t.csv") == "same"
-    assert take(store, other, "old", "/elsewhere/t.csv", moved=True) == "changed"
+    assert take(store, other, "old", "/elsewhere/t.csv", source="t.csv") == "changed"
     copies = [source("mlflow:1/a", name=name) for name in ("one", "older")]
     errors: list[UserError] = []
     ((run, _),) = adoption(store).adopt_all(copies, errors.append)

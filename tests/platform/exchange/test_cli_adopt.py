@@ -140,8 +140,8 @@ def test_a_dry_run_writes_nothing(root, siglip):
 
 def test_errors_are_one_line(root):
     for arguments, message in (
-        ("wandb x --into old --run a", "--run: only tables have columns"),
-        ("mlflow x --into old --source a", "--source: the names of mlflow runs"),
+        ("wandb x --into old --run a", "--run: not an option of wandb"),
+        ("mlflow x --into old --source a", "--source: not an option of mlflow"),
         ("csv x --into a/b", "--into a/b: expected letters"),
         ("wandb x --into old", "x: no W&B runs"),
         ("csv x --into old --score a=b", "expected DATASET/METRIC=NAME"),

@@ -9,12 +9,12 @@ from pathlib import Path
 import labs_support as labs
 import pyarrow.parquet as pq
 import pytest
-from tests.platform.exchange.recorded import LABEL, files_below, only, result
+from tests.platform.exchange.recorded import LABEL, files_below, only, raise_error, result
 
 from jestlab.platform.cli.export import VIEWERS
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.exchange import export_read, read_mlflow, read_tensorboard
-from jestlab.platform.exchange import export_write as writers
+from jestlab.platform.exchange import export as exporting
+from jestlab.platform.exchange import read_mlflow, read_tensorboard
 from jestlab.platform.store.store import Store
 
 Command = Callable[..., str]
@@ -44,8 +44,8 @@ def places(kind: str, folder: Path) -> list[str]:
         rows = pq.read_table(folder / "runs.parquet").to_pylist()
         return sorted(f"{row['label']}/{row['seed']}" for row in rows)
     if kind == "mlflow":
-        return sorted(run.name for run in read_mlflow.read(folder))
-    return sorted("/".join(run.name.split("/")[1:]) for run in read_tensorboard.read(folder))
+        return sorted(run.name for run in read_mlflow.read(folder, raise_error))
+    return sorted("/".join(run.name.split("/")[1:]) for run in read_tensorboard.read(folder, raise_error))
 
 
 @pytest.mark.parametrize("kind", VIEWERS)
@@ -84,7 +84,7 @@ def test_rejects_other_places_and_options(export, out, tmp_path, copy):
     out.mkdir()
     (out / ".hidden").write_text("mine")
     for folder, reason in (
-        (out, "is not empty"),
+        (out, "not empty"),
         (out / ".hidden", "is a file"),
         (out / ".hidden/x", "Not a"),
     ):
@@ -115,7 +115,7 @@ def test_failed_and_interrupted_exports_leave_nothing(export, out, monkeypatch, 
         partial.extend(path.name for path in out.parent.iterdir() if path != out)
         raise error
 
-    monkeypatch.setattr(export_read, "read", failing)
+    monkeypatch.setattr(exporting, "read", failing)
     for exists in (False, True):
         if exists:
             out.mkdir()
@@ -131,5 +131,5 @@ def test_does_not_replace_a_folder_that_was_filled_meanwhile(out):
         (out / "theirs").touch()
 
     with pytest.raises(UserError, match=r"cannot write .*/out: Directory not empty"):
-        writers.write("parquet", runs(), out)
+        exporting.write("parquet", runs(), out)
     assert files_below(out.parent) == {"out", "out/theirs"}

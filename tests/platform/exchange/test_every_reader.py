@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tensorboardX import SummaryWriter
 from tests.platform.exchange.make_data import DATA
+from tests.platform.exchange.recorded import raise_error
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import adopt
-from jestlab.platform.exchange.source_run import raise_error
 
 
 def read(kind: str, path: Path) -> str:

@@ -11,8 +11,8 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import BROKEN, JOINT, JOINT_1, LABEL, WAITING, as_text, result
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange import export_read
-from jestlab.platform.exchange.export_read import ExportedRun, members
+from jestlab.platform.exchange import export
+from jestlab.platform.exchange.export import ExportedRun, members
 from jestlab.platform.exchange.source_run import Score
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -20,7 +20,7 @@ from jestlab.platform.store.store import Store
 
 
 def read(store: Store, *experiments: str) -> list[ExportedRun]:
-    return [*export_read.read(store, members(store, experiments))]
+    return [*export.read(store, members(store, experiments))]
 
 
 @pytest.mark.both_databases
@@ -87,16 +87,15 @@ def test_rejects_unknown_experiments_and_stores_without_runs(recorded_sqlite, tm
 
 
 def test_a_run_is_read_when_its_turn_comes(recorded_store):
-    """Runs go on meanwhile: with metrics that nobody had before, or out of the study."""
-    reading = export_read.read(recorded_store, members(recorded_store, ["toy"]))
+    """Runs can log new metrics during an export, or leave the study; the export has its runs at the start."""
+    reading = export.read(recorded_store, members(recorded_store, ["toy"]))
     assert next(reading).label == "baseline"
     attempt = plans.begun(recorded_store, WAITING)
     attempt.log(1, {"of its own": 0.5})
     attempt.complete()
     plans.record(recorded_store, plans.plan(JOINT, WAITING))
     rest = {(one.label, one.seed): one for one in reading}
-    assert list(rest) == [(LABEL, 0), ("waiting", 0)]
-    assert rest["waiting", 0].state is RunState.COMPLETED
+    assert list(rest) == [(LABEL, 0), (LABEL, 1), ("broken", 0), ("waiting", 0)]
     assert as_text(rest["waiting", 0].metrics) == {"of its own": [(1, "0.5")]}
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.platform.exchange.make_data import DATA
+from tests.platform.exchange.recorded import raise_error
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import read_mlflow as mlflow
@@ -28,29 +29,29 @@ def check(runs: list[SourceRun], experiment: str) -> None:
         "optimizer": "adam",
         "optimizer.beta": "0.90",  # nested it would clash; written again it would be 0.9
     }  # fmt: skip
-    steps, losses = one.metrics["loss"]
-    assert steps.tolist() == [0, 1, 2, 3]
-    assert losses[0] == 1 and math.isnan(losses[1]) and losses[2:].tolist() == [math.inf, 0.125]
-    assert one.metrics["eval/top1"][0].tolist() == [0, 10, 20, 30]
+    assert [*one.metrics["loss"]] == [0, 1, 2, 3]
+    losses = [*one.metrics["loss"].values()]
+    assert losses[0] == 1 and math.isnan(losses[1]) and losses[2:] == [math.inf, 0.125]
+    assert [*one.metrics["eval/top1"]] == [0, 10, 20, 30]
     assert one.began is not None and one.ended is not None and one.seconds is not None
     assert abs((one.ended - one.began) - timedelta(seconds=one.seconds)) < timedelta(milliseconds=1)
     assert 2020 < one.began.year < 2100
     assert (two.name, two.state, two.config, two.tags) == ("two", "CANCELLED", {}, ())
-    assert two.metrics["loss"][1].tolist() == [3]
+    assert [*two.metrics["loss"].values()] == [3]
 
 
 def test_file_store():
     for folder in (DATA, DATA / "mlruns", ONE.parent):
-        check(list(mlflow.read(folder)), ONE.parent.name)
-    assert [run.name for run in mlflow.read(ONE)] == ["one"]
+        check(list(mlflow.read(folder, raise_error)), ONE.parent.name)
+    assert [run.name for run in mlflow.read(ONE, raise_error)] == ["one"]
 
 
 def test_database(mlflow_database):
     before = mlflow_database.read_bytes()
-    check(list(mlflow.read(mlflow_database)), "1")
+    check(list(mlflow.read(mlflow_database, raise_error)), "1")
     assert mlflow_database.read_bytes() == before
     mlflow_database.rename(mlflow_database.with_name("mlflow.db"))
-    check(list(mlflow.read(mlflow_database.parent)), "1")
+    check(list(mlflow.read(mlflow_database.parent, raise_error)), "1")
 
 
 @pytest.fixture
@@ -61,14 +62,18 @@ def store(tmp_path):
 def test_ignores_runs_of_deleted_experiments(store):
     meta = store / ONE.parent.name / "meta.yaml"
     meta.write_text(meta.read_text().replace("lifecycle_stage: active", "lifecycle_stage: deleted"))
-    assert list(mlflow.read(store)) == []
+    assert list(mlflow.read(store, raise_error)) == []
 
 
 def test_ignores_a_last_line_that_was_cut_off(store):
     with (store / ONE.parent.name / ONE.name / "metrics" / "loss").open("a") as file:
         file.write("1895850319060 0.5 4\n1895850319060 0.5 1")
-    (run,) = (run for run in mlflow.read(store) if run.name == "one")
-    assert run.metrics["loss"][0].tolist() == [0, 1, 2, 3, 4] and run.metrics["loss"][1][-1] == 0.5
+    (run,) = (run for run in mlflow.read(store, raise_error) if run.name == "one")
+    assert (
+        [*run.metrics["loss"]] == [0, 1, 2, 3, 4]
+        and run.metrics["loss"][4] == 0.5
+        and run.metrics["loss"][1] != 0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,7 @@ def test_reports_a_damaged_run_and_reads_the_others(store, name, text, match):
     (message,) = map(str, errors)
     assert str(folder) in message and match in message and "\n" not in message
     with pytest.raises(UserError):
-        list(mlflow.read(store))
+        list(mlflow.read(store, raise_error))
 
 
 def test_ignores_strange_values_in_metadata(store):
@@ -104,7 +109,7 @@ def test_ignores_strange_values_in_metadata(store):
     meta.write_text(
         f"{bomb}run_id: ../../x\nrun_name: *a7\nstatus: [1]\nstart_time: {10**400}\nend_time: x\n"
     )
-    (run,) = (run for run in mlflow.read(store) if run.name != "two")
+    (run,) = (run for run in mlflow.read(store, raise_error) if run.name != "two")
     assert (run.name, run.state, run.began, run.ended, run.seconds) == ("one", "FAILED", None, None, None)
     assert run.origin == f"mlflow:{ONE.parent.name}/{ONE.name}"
 
@@ -120,14 +125,14 @@ def test_rejects_other_databases(mlflow_database):
         with closing(sqlite3.connect(mlflow_database)) as connection:
             connection.executescript(sql)
         with pytest.raises(UserError, match=match) as error:
-            list(mlflow.read(mlflow_database))
+            list(mlflow.read(mlflow_database, raise_error))
         assert "\n" not in str(error.value)
 
 
 def test_strange_values_in_a_database(mlflow_database):
     with closing(sqlite3.connect(mlflow_database)) as connection, connection:
         connection.execute("UPDATE metrics SET value = 'much' WHERE key = 'eval/top1' AND step = 10")
-    left_out = {run.name: {**run.left_out} for run in mlflow.read(mlflow_database)}
+    left_out = {run.name: {**run.left_out} for run in mlflow.read(mlflow_database, raise_error)}
     assert left_out["one"]["values that are not numbers"] == 1
     with closing(sqlite3.connect(mlflow_database)) as connection, connection:
         connection.execute("UPDATE params SET value = printf('%.*c', 20000000, 'x') WHERE key = 'lr'")
@@ -136,24 +141,15 @@ def test_strange_values_in_a_database(mlflow_database):
     assert len(errors) == 1 and "string or blob too big" in str(errors[0])
 
 
-def test_points_are_in_the_order_of_their_times(store, mlflow_database):
-    folder = store / ONE.parent.name / ONE.name / "metrics"
-    shutil.rmtree(folder)
-    folder.mkdir()
+def test_the_value_with_the_latest_time_counts(mlflow_database):
     with closing(sqlite3.connect(mlflow_database)) as connection, connection:
         connection.execute("DELETE FROM metrics")
-        for time, name, step in ((5, "b", 2), (4, "b", 1), (3, "a", 3), (2, "b", 2), (1, "b", 1)):
-            with (folder / name).open("a") as file:
-                file.write(f"{time} {time} {step}\n")
+        for time, step in ((5, 2), (4, 1), (2, 2), (1, 1)):
             columns = "(run_uuid, key, timestamp, step, value, is_nan)"
-            query = (
-                f"INSERT INTO metrics {columns} SELECT run_uuid, ?, ?, ?, ?, 0 FROM runs WHERE name = 'one'"
-            )
-            connection.execute(query, (name, time, step, time))
-    for path in (store, mlflow_database):
-        run = next(each for each in mlflow.read(path) if each.name == "one")
-        assert [*run.metrics] == ["b"] and run.metrics["b"][1].tolist() == [4, 5]
-        assert run.left_out == {MetricLog.REPLACED: 3}
+            chosen = "SELECT run_uuid, 'loss', ?, ?, ?, 0 FROM runs WHERE name = 'one'"
+            connection.execute(f"INSERT INTO metrics {columns} {chosen}", (time, step, time))
+    run = next(each for each in mlflow.read(mlflow_database, raise_error) if each.name == "one")
+    assert run.metrics == {"loss": {1: 4, 2: 5}} and run.left_out == {MetricLog.REPLACED: 2}
 
 
 def test_parameters_become_values_or_stay_text():

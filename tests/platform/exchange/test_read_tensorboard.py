@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorboardX import SummaryWriter
+from tests.platform.exchange.recorded import raise_error
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import read_tensorboard as tensorboard
@@ -38,7 +39,7 @@ def event_file(folder: Path) -> Path:
 
 
 def by_name(path: Path) -> dict[str, SourceRun]:
-    return {run.name: run for run in tensorboard.read(path)}
+    return {run.name: run for run in tensorboard.read(path, raise_error)}
 
 
 def write_values(folder: Path, *steps: list[Any]) -> None:
@@ -55,17 +56,17 @@ def test_each_folder_is_a_run(logs):
     run = runs["pilot/a"]
     assert run.origin == "tensorboard:logs/pilot/a"
     assert list(run.metrics) == ["final", "loss/train"]
-    assert run.metrics["loss/train"][0].tolist() == [0, 10, 20, 30]
-    assert run.metrics["loss/train"][1][:2].tolist() == [1, 0.5]
-    assert str(run.metrics["loss/train"][1][3]) == "nan"
+    assert [*run.metrics["loss/train"]] == [0, 10, 20, 30]
+    assert [*run.metrics["loss/train"].values()][:2] == [1, 0.5]
+    assert str(run.metrics["loss/train"][30]) == "nan"
     assert run.config == {"lr": 0.5, "model": {"width": 64.0}, "optimizer": "adam", "flip": True}
     assert run.state == "COMPLETED"
     assert run.host is not None and run.host in event_file(logs / "b").name
     assert run.began is not None and run.ended is not None and run.began <= run.ended
     assert runs["b"].config == {}
-    (run,) = tensorboard.read(logs / "pilot" / "a")
+    (run,) = tensorboard.read(logs / "pilot" / "a", raise_error)
     assert (run.name, run.origin) == ("a", "tensorboard:a")
-    origins = [run.origin for run in tensorboard.read(logs, source="old")]
+    origins = [run.origin for run in tensorboard.read(logs, raise_error, source="old")]
     assert origins == ["tensorboard:old/b", "tensorboard:old/pilot/a"]
 
 
@@ -79,10 +80,10 @@ def test_scalars_as_tensors(tmp_path):
     huge = make_tensor_proto(1.0, dtype="float32")
     huge.tensor_shape.dim.add(size=2**40)
     write_values(tmp_path / "run", *steps, [Summary.Value(tag="loss", tensor=huge)])
-    (run,) = tensorboard.read(tmp_path)
+    (run,) = tensorboard.read(tmp_path, raise_error)
     assert list(run.metrics) == ["loss"]
-    assert run.metrics["loss"][0].tolist() == [0, 1]
-    assert run.metrics["loss"][1].tolist() == [0.5, 0.25]
+    assert [*run.metrics["loss"]] == [0, 1]
+    assert [*run.metrics["loss"].values()] == [0.5, 0.25]
 
 
 @given(data=st.data())
@@ -97,11 +98,11 @@ def test_a_damaged_file_is_read_up_to_there_and_reported(tmp_path, logs, data):
         changed += bytes(data.draw(st.sampled_from([0, 40])))
     (folder / "events.out.tfevents.1700000000.x").write_bytes(changed)
     try:
-        (run,) = tensorboard.read(folder)
+        (run,) = tensorboard.read(folder, raise_error)
     except UserError as error:
         assert "\n" not in str(error)
         return
-    steps = run.metrics["loss/train"][0].tolist() if run.metrics else []
+    steps = [*run.metrics["loss/train"]] if run.metrics else []
     assert steps == [0, 10, 20, 30][: len(steps)]
     assert run.left_out or whole.startswith(changed)
 
@@ -117,13 +118,13 @@ def test_a_restarted_writer_replaces_what_tensorboard_replaces(tmp_path):
     with SummaryWriter(folder, purge_step=5, filename_suffix=".2") as writer:
         for step in (5, 6, 7):
             writer.add_scalar("loss", 0.55, step)
-    (run,) = tensorboard.read(tmp_path)
+    (run,) = tensorboard.read(tmp_path, raise_error)
     theirs = EventAccumulator(folder)
     theirs.Reload()
     for tag, curve in run.metrics.items():
         points = [(event.step, event.value) for event in theirs.Scalars(tag)]
-        assert [*zip(curve[0].tolist(), curve[1].tolist(), strict=True)] == points
-    assert run.metrics["loss"][0].tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+        assert [*curve.items()] == points
+    assert [*run.metrics["loss"]] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert run.left_out == {MetricLog.REPLACED: 10}
 
 
@@ -133,7 +134,7 @@ def test_a_restart_keeps_the_results_of_hyperparameters_which_replace_no_curve(t
             for step in range(first, 4):
                 writer.add_scalar("loss", 1.0 + first, step)
             writer.add_hparams({"lr": 0.5}, {"final": 0.25, "loss": 9.0})
-    [run] = tensorboard.read(tmp_path)
-    assert run.metrics["final"][1].tolist() == [0.25]
-    assert run.metrics["loss"][1].tolist() == [1.0, 1.0, 3.0, 3.0]
+    [run] = tensorboard.read(tmp_path, raise_error)
+    assert [*run.metrics["final"].values()] == [0.25]
+    assert [*run.metrics["loss"].values()] == [1.0, 1.0, 3.0, 3.0]
     assert run.left_out[MetricLog.REPLACED] >= 2

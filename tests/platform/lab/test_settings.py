@@ -54,7 +54,6 @@ MISTAKES = {
     "vertex: {root: gs://b/lab}": "vertex.root: 'gs://b/lab' is not valid: expected an absolute path",
     "kubernetes: {root: lab}": "expected an absolute path",
     "kubernetes: {claim: lab}": "kubernetes: `claim` requires `root`",
-    "vertex: {nfs: '10.0.0.2:/lab'}": "vertex: `nfs` requires `network`",
     "image: jestlab:latest": ":1: image: the image 'jestlab:latest' is not pinned",
     "prices: {v5: 1}": ":1: prices.v5: no TPU type 'v5': did you mean 'v5",
     "prices: {v5e: -1}": ":1: prices.v5e: must be greater than 0",

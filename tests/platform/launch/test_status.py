@@ -1,17 +1,29 @@
-"""Why a run has not started."""
+"""The status of runs, and why a run has not started."""
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from unittest.mock import Mock
 
+import plans_support as plans
 import pytest
+from tests.waiting import wait_until
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.reconcile import SLOT, is_plain_wait
 from jestlab.platform.launch.retries import RetryRules
-from jestlab.platform.launch.status import RunStatus, WaitStatus, reason_lines, wait_status
+from jestlab.platform.launch.status import (
+    RunStatus,
+    WaitStatus,
+    Watch,
+    read_status,
+    reason_lines,
+    wait_status,
+)
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import Lease, RunState, RunSummary, Standing
+from jestlab.platform.store.store import Store
 
 NOW = datetime(2026, 11, 23, 12)
 RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)
@@ -101,3 +113,20 @@ def test_logs_of_a_lab_in_a_bucket_have_their_address_unless_they_are_here(tmp_p
     log.write_text("no")
     assert [*reason_lines([RunStatus(failed)], lab)] == [*reason, f"  log: {log}"]
     assert [*reason_lines([RunStatus(failed)])] == reason
+
+
+def test_only_runs_that_may_have_changed_are_read_again(sqlite_url, tmp_path, monkeypatch):
+    planned = plans.reference_and_two()
+    with closing(Store.open(sqlite_url)) as store:
+        plans.record(store, planned)
+        plans.begun(store, planned.runs[0], tmp_path).complete()
+        watch = Watch(store, "toy")
+        before = watch.update()
+        attempt = plans.begun(store, planned.runs[1], tmp_path)
+        read = Mock(wraps=store.runs)
+        monkeypatch.setattr(store, "runs", read)
+        rows = wait_until(lambda: (rows := watch.update()) is not before and rows)
+        assert rows == read_status(store, "toy") != before and rows[0] is before[0]
+        assert read.call_args_list[0].args[1] == {run.fingerprint for run in planned.runs[1:]}
+        attempt.complete()
+        wait_until(lambda: watch.update()[1].run.state == RunState.COMPLETED)

@@ -19,6 +19,7 @@ from workers_support import finished, recorded, worker
 from jestlab.platform import client, processes
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
+from jestlab.platform.programs.command_run import left_behind
 from jestlab.platform.store.records import RunState
 
 PYTHON = [sys.executable, "-c"]
@@ -287,3 +288,18 @@ def test_a_killed_worker_ends_its_command_and_the_next_one_resumes(lab):
 def test_processes_of_the_command_end_with_it(lab):
     """The fixture `root` waits until the lab has no processes."""
     completed(lab, command(*SH, "(sleep 600; echo late) & echo done"))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_of_the_command"),
+    [
+        ("log.txt", False),
+        ("config.json", False),
+        ("config.json.0f3a.part", False),  # its writer was killed
+        ("log.txt.bak", True),
+        ("model.npz", True),
+    ],
+)
+def test_only_files_of_the_command_make_a_run_resume(tmp_path, name, is_of_the_command):
+    (tmp_path / name).touch()
+    assert left_behind(tmp_path) == is_of_the_command

@@ -2,7 +2,7 @@
 
 from contextlib import closing, suppress
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import labs_support as labs
 import plans_support as plans
@@ -10,6 +10,7 @@ import pytest
 from tests.platform.serve.conftest import STUDY, TOKEN
 
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.serve import experiment
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.annotations import Subject, notes
 from jestlab.platform.store.store import Store
@@ -93,6 +94,45 @@ def test_labels_open_in_place_and_a_table_is_one_tab_stop(lab, runs, serving, vi
     until(tab, f"{seeds} === 0")
     assert tab.evaluate("document.activeElement.textContent") == "joint"
     assert tab.evaluate(f"{stops}.length === 1 && window.isSamePage")
+    assert shown.complaints == []
+
+
+def test_live_updates_keep_page_order_and_ticked_runs(lab, serving, visited, monkeypatch):
+    monkeypatch.setattr(experiment, "PER_PAGE", 2)
+    planned = plan(StudySpec.parse(STUDY | {"seeds": 1}))
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, planned)
+        uniform, joint = (
+            plans.begun(store, run, lab.root / run.directory)
+            for name in ("uniform", "joint")
+            for run in planned.runs
+            if run.label == name
+        )
+        for attempt, loss in ((uniform, 3.0), (joint, 2.0)):
+            attempt.log(1, {"loss": loss})
+            attempt.progress(1, 10)
+            attempt.flush()
+        shown = visited(f"{serving(lab)}/experiment/toy")
+        tab = shown.tab
+        tab.evaluate("window.isSamePage = true")
+        names = "[...document.querySelectorAll('table.runs .name')].map((each) => each.textContent).join()"
+        tab.locator("table.runs thead a", has_text="loss").click()
+        until(tab, f"{names} === 'joint/0,uniform/0'")
+        tab.locator("input[value='toy/joint/0']").check()
+        joint.log(2, {"loss": 4.0})
+        joint.progress(2, 10)
+        joint.flush()
+        until(tab, f"{names} === 'uniform/0,joint/0'")
+        assert tab.locator("input[name=run]:checked").get_attribute("value") == "toy/joint/0"
+        tab.locator(".pager a[rel=next]").click()
+        until(tab, f"{names} === 'reference/0' && document.querySelector('.pager a[rel=prev]') !== null")
+        assert "sort=loss" in tab.locator(".pager a[rel=prev]").get_attribute("href")
+        assert tab.locator("input[type=hidden][name=sort]").get_attribute("value") == "loss"
+        assert tab.evaluate("window.isSamePage")
+        tab.locator("input[value='toy/reference/0']").check()
+        tab.locator("button", has_text="Compare selected").click()
+        until(tab, "location.pathname === '/compare'")
+        assert set(parse_qs(urlsplit(tab.url).query)["run"]) == {"toy/reference/0", "toy/joint/0"}
     assert shown.complaints == []
 
 

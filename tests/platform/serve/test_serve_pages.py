@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import threading
 from contextlib import closing
 from unittest.mock import Mock
 from urllib.parse import quote, urlencode
@@ -12,10 +13,13 @@ import plans_support as plans
 from pytest import approx
 from sqlalchemy import text
 from tests.platform.serve.conftest import STUDY, record
+from tests.waiting import wait_until
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
+from jestlab.platform.launch.status import Watch
 from jestlab.platform.serve import experiment, results
+from jestlab.platform.serve import labs as serving_labs
 from jestlab.platform.store.annotations import Subject, notes, save_query, saved_queries, tags
 from jestlab.platform.store.store import Store
 
@@ -350,3 +354,17 @@ def test_several_labs_are_listed_together_and_each_has_its_queries(tmp_path, lab
     assert sends.post("/sql/forget", forms[0]).status == 303
     with closing(Store.open(lab.store_url)) as mine, closing(Store.open(other.store_url)) as theirs:
         assert ([each.sql for each in saved_queries(mine)], saved_queries(theirs)) == (["SELECT 1"], [])
+
+
+def test_viewers_get_the_last_status_while_the_next_one_is_read(lab, runs, client, monkeypatch):
+    asks = client(lab)
+    assert "6 completed" in asks.get("/experiment/toy").text
+    monkeypatch.setattr(serving_labs, "INTERVAL_SECONDS", 0.0)
+    reading = threading.Event()
+    read = Watch.update
+    monkeypatch.setattr(Watch, "update", lambda watch: reading.wait(60) and read(watch))
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, plans.plan(RUN, name="toy"))  # other runs
+    assert "6 completed" in asks.get("/experiment/toy", live="1").text
+    reading.set()
+    wait_until(lambda: "6 completed" not in asks.get("/experiment/toy", live="1").text)

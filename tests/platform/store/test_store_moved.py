@@ -45,7 +45,7 @@ def test_no_store_is_created_next_to_the_log_of_another(sqlite_url, file, tmp_pa
             opened(sqlite_url)
     assert files(file.parent) == before
     file.touch()  # SQLite would delete the log of an empty file
-    for read in (Store.open, lambda url: ask(url, "SELECT 1"), lambda _: [*mlflow.read(file)]):
+    for read in (Store.open, lambda url: ask(url, "SELECT 1"), lambda _: [*mlflow.read(file, print)]):
         with pytest.raises((ValueError, UserError), match=r"is empty, and results\.db-wal"):
             read(sqlite_url)
     moved.rename(file)

@@ -7,14 +7,12 @@ by a later change is exploratory.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from importlib.util import resolve_name
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +27,9 @@ _NEWEST = """
 
 _RUNS = "SELECT label, seed, fingerprint FROM v_runs WHERE experiment = :experiment"
 
-_PACKAGE = "jestlab.analysis"
+_JUDGING = ("configs", "curves", "efforts", "frames", "intervals", "metrics", "names", "results")
+"""Modules of `analysis` that decide verdicts, in addition to those of this package."""
+
 _RULES = ("seeds", "metrics", "score")  # keys of a study that affect all its verdicts
 _DISPLAY = ("name", "digits", "scale")  # keys of a metric that affect no verdict
 _TEXTS = ("statement", "source", "unless")  # keys of a claim that affect no verdict
@@ -171,54 +171,9 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-# ---- the code that judges
-
-
 @cache
 def code_digest() -> str:
-    """Compute the SHA-256 of the code that judges claims: see `judging_code`."""
-    return digest_of(judging_code())
-
-
-def judging_code() -> dict[str, Any]:
-    """Return module → syntax tree for `claims.verdicts` and all modules of `analysis` that it depends on."""
-    code: dict[str, Any] = {}
-    pending = [f"{_PACKAGE}.claims.verdicts"]
-    while pending:
-        module = pending.pop()
-        path = Path(__file__).parents[1].joinpath(*module.removeprefix(_PACKAGE).split("."))
-        is_package = path.is_dir()
-        path = path / "__init__.py" if is_package else path.with_suffix(".py")
-        if module in code or not module.startswith(f"{_PACKAGE}.") or not path.is_file():
-            continue
-        tree = _Essence().visit(ast.parse(path.read_bytes()))
-        code[module] = as_data(tree)
-        parent = module if is_package else module.rpartition(".")[0]
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom):
-                target = resolve_name("." * node.level + (node.module or ""), parent)
-                pending += [target, *(f"{target}.{alias.name}" for alias in node.names)]
-    return code
-
-
-class _Essence(ast.NodeTransformer):
-    """Removes code that can't change a verdict: docstrings, and imports for type checkers."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        return None if isinstance(node.value, ast.Constant) else node
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return None if is_typing else self.generic_visit(node)
-
-
-def as_data(node: Any) -> Any:
-    """Convert a syntax tree to plain data. Unlike `ast.dump`, it is the same in all versions of Python."""
-    if isinstance(node, list):
-        return [as_data(child) for child in node]
-    if not isinstance(node, ast.AST):
-        return ascii(node)
-    fields = {name: value for name, value in ast.iter_fields(node) if value not in (None, [])}
-    if isinstance(node, ast.JoinedStr):  # Python 3.12 adds empty constants
-        fields = {"values": [part for part in node.values if getattr(part, "value", None) != ""]}
-    return {type(node).__name__: {name: as_data(value) for name, value in fields.items()}}
+    """Compute the SHA-256 of the modules that judge claims."""
+    folder = Path(__file__).parent
+    modules = [*sorted(folder.glob("*.py")), *(folder.parent / f"{name}.py" for name in _JUDGING)]
+    return hashlib.sha256(b"".join(module.read_bytes() for module in modules)).hexdigest()

@@ -60,7 +60,6 @@ __all__ = [
 def _curves(
     store: Snapshot,
     frames: Frames,
-    sheet: Sheet,
     baseline: str | None = None,
     over: Over | None = None,
     scope: Scope = "scoring",
@@ -69,8 +68,7 @@ def _curves(
     highlight: Sequence[str] = (),
 ) -> Plot:
     shown = recorded(store, frames, metric, scope) if metric else ()
-    options: dict[str, Any] = {"shown": shown, "smooth": smooth, "highlight": highlight}
-    return learning_curves(frames, baseline, over, scope, together=sheet.legend is not None, **options)
+    return learning_curves(frames, baseline, over, scope, shown=shown, smooth=smooth, highlight=highlight)
 
 
 def _against(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..sheet import Sheet
@@ -46,8 +46,7 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         sheet: Size, font, and legend.
     """
     bars = data.drop_duplicates("label")
-    names = wrapped_names(bars["text"], 0.38 * sheet.inches)
-    figure, [axes] = panels(sheet, height=height_of(names))
+    figure, [axes] = bar_panels(sheet, bars["text"])
     starts = data.groupby("label")["relative"].cumsum() - data["relative"]
     data = data.assign(place=data["label"].factorize()[0], start=starts)
     for name, part in data[data["relative"] > 0].groupby("name", sort=False):
@@ -59,28 +58,25 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         axes.axvline(1, color="black", **DOTTED)
         for place, total in enumerate(bars["total"]):
             write_at_end(axes, f"{total:.2f}", total, place)
-    name_bars(axes, names)
     axes.set_xlabel(texts.y)
     return finish(figure, texts, sheet)
 
 
-def wrapped_names(names: Iterable[str], width: float) -> list[str]:
-    """Break names of bars into lines of a width in inches."""
-    return [wrapped(name, width, size_of("name")) for name in names]
-
-
-def height_of(names: Sequence[str]) -> float:
-    """Return the height of a panel of horizontal bars with names from `wrapped_names`, inches."""
-    lines = max(1 + name.count("\n") for name in names)
-    return (len(names) + 0.2) * max(0.22, 0.016 * size_of("name") * lines + 0.04) + 0.5
-
-
-def name_bars(axes: Axes, names: Sequence[str]) -> None:
-    """Write names left of horizontal bars at 0, 1, …, the first at the top."""
-    axes.set_yticks(range(len(names)), names, size=size_of("name"), linespacing=0.95)
-    axes.tick_params(axis="y", length=0)
-    axes.yaxis.grid(False)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+def bar_panels(
+    sheet: Sheet, names: Iterable[str], count: int = 1, columns: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """Create panels for horizontal bars at 0, 1, …, the first at the top, with their names at the left."""
+    size = size_of("name")
+    texts = [wrapped(name, 0.4 * sheet.inches / columns, size) for name in names]
+    lines = max(1 + text.count("\n") for text in texts)
+    height = (len(texts) + 0.2) * max(0.22, 0.016 * size * lines + 0.04) + 0.5
+    figure, all_axes = panels(sheet, count, columns=columns, height=height, sharey=True)
+    for axes in all_axes:
+        axes.set_yticks(range(len(texts)), texts, size=size, linespacing=0.95)
+        axes.tick_params(axis="y", length=0)
+        axes.yaxis.grid(False)
+        axes.set_ylim(len(texts) - 0.4, -0.6)
+    return figure, all_axes
 
 
 def write_at_end(axes: Axes, text: str, x: float, y: float, **style: Any) -> None:

@@ -1,4 +1,4 @@
-"""Curves of the score or of recorded metrics over training, in one panel, or in a panel each if many."""
+"""Curves of the score or of recorded metrics over training, with a panel for each metric."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..metrics import Metric
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .axes import count_axis, draw_band, draw_levels, draw_thin, value_axis
-from .panels import finish, panels, titled
+from .panels import finish, panels
 from .plot import (
     Plot,
     Texts,
@@ -45,8 +45,7 @@ NAMES = {"loss": "training loss", "grad_norm": "gradient norm"}
 
 _RECORDED = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
 
-_MOST_TOGETHER = 7  # curves in one panel; the bands of more can't be distinguished
-_MOST_ALONE = 30  # panels of a curve each
+_MOST_COLORED = 7  # curves in color; more, and their bands, can't be distinguished
 _MOST_MARKERS = 40  # on a curve: more would cover the line
 _COLUMNS = 100  # of pixels: a curve has at most five points in each
 
@@ -77,12 +76,11 @@ def learning_curves(
     shown: Sequence[Recorded] = (),
     smooth: int | None = None,
     highlight: Sequence[str] = (),
-    together: bool = False,
 ) -> Plot:
     """Plot the mean score, or metrics, over training: a curve for each label, with a band and thin seeds.
 
     The final score of the baseline is a dotted line, and that of a reference, which doesn't compete, a dashed
-    gray line. More than seven curves have a panel each, unless some are highlighted.
+    gray line. Of more than seven curves, only the baseline and the best are in color.
 
     Args:
         baseline: Label or run; by default the study's baseline.
@@ -90,14 +88,14 @@ def learning_curves(
         scope: Which FLOPs count.
         shown: Metrics in place of the score, from `recorded`; several have a panel each.
         smooth: Number of recorded points in a running mean over the curve of each seed.
-        highlight: Labels or runs in color, like the baseline; the others are thin and gray.
-        together: Whether even many curves share one panel.
+        highlight: Labels or runs in color, like the baseline; the others are thin and gray. By default the
+            best, if there are many.
 
     Returns:
         The plot, named "curves", or "curves_" and the names of the metrics. Its data: effort, mean, low, and
         high for each panel, label, and point, of kind "mean", and of kind "seed" if there are few labels;
-        panel, y_label, log, and in_percent describe the panel and its vertical axis; alone is true for a
-        curve with a panel to itself.
+        panel, y_label, log, and in_percent describe the panel and its vertical axis. The role of gray curves
+        is "other".
 
     Raises:
         ValueError: Nothing can be drawn yet, the baseline or a label is unknown, or there is neither a score
@@ -123,34 +121,33 @@ def learning_curves(
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
         part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []), ["label"])
         part["kind"], part["seed"] = "mean", math.nan
-        if part.loc[part["role"] != "reference", "label"].nunique() <= _MOST_TOGETHER:
+        if part.loc[part["role"] != "reference", "label"].nunique() <= _MOST_COLORED:
             part = pd.concat([part, _seeds(part, of_seeds, column)], ignore_index=True)
         part[["mean", "low", "high"]] *= values.metric.factor
         part["panel"], part["y_label"] = values.name, values.axis
         part["log"], part["in_percent"] = values.metric.scale == "log", values.metric.suffix == "%"
         parts.append(part)
-    data = pd.concat(parts, ignore_index=True).assign(alone=False)
+    data = pd.concat(parts, ignore_index=True)
     metric, sentences = measured[0].metric, [] if shown else [what_score_is(frames)]
     rivals = data["role"] == "competitor"
-    if highlight:
-        rest = rivals & ~data["label"].isin(frames.only(highlight).labels)
+    is_first = (data["panel"] == measured[0].name) & (data["kind"] == "mean")
+    ends = data[rivals & is_first].drop_duplicates("label", keep="last")
+    colored = set(frames.only(highlight).labels if highlight else data["label"])
+    if not highlight and len(ends) >= _MOST_COLORED:
+        best = ends.sort_values("mean", ascending=metric.goal == "min", kind="stable")[: _MOST_COLORED - 1]
+        colored = set(best["label"])
+        sentences.append(f"In color: {frames.shown[compared]} and the best {len(best)} of {len(ends)}.")
+    if (rest := rivals & ~data["label"].isin(colored)).any():
         data.loc[rest, "role"] = "other"
         sentences.append("Gray: the other runs.")
-    colored = data.loc[data["role"].isin(["baseline", "competitor"]), "label"].nunique()
-    is_split = colored > _MOST_TOGETHER and not (highlight or together or len(measured) > 1)
-    bands = "bands" if is_split or colored <= _MOST_TOGETHER else ""
+    is_colored = data["role"].isin(["baseline", "competitor"])
+    bands = "bands" if data.loc[is_colored, "label"].nunique() <= _MOST_COLORED else ""
     sentences += about_seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
     if smooth:
         sentences.append(f"Smoothed: running mean over {smooth} points of each seed, fewer at its ends.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)
-    if is_split:
-        ends = data[rivals].groupby("label", sort=False)["mean"].last()
-        best = ends.sort_values(ascending=metric.goal == "min", kind="stable").index[:_MOST_ALONE]
-        data["alone"] = data["label"].isin(best)
-        which = f" ({len(best)} of {len(ends)})" if len(best) < len(ends) else ""
-        sentences.append(f"In color: one run per panel{which}.")
     if len(measured) == 1:
         sentences += about_references(frames, data, metric)
     if over == "flops":
@@ -239,11 +236,9 @@ def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) 
 
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw all curves in a panel for each metric, or a panel for each curve."""
+    """Draw a panel for each metric."""
     divisor, x_label = axis_unit(texts.x, data.loc[data["role"] != "reference", "effort"])
     data = data.assign(effort=data["effort"] / divisor)
-    if data["alone"].any():
-        return _draw_each(data[data["role"] != "reference"], texts, sheet, x_label)
     of_metrics = [panel for _, panel in data.groupby("panel", sort=False)]
     figure, all_axes = panels(sheet, len(of_metrics), least=2.3)
     for axes, panel in zip(all_axes, of_metrics, strict=True):
@@ -257,7 +252,7 @@ def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     seeds = data[(data["kind"] == "seed") & (data["role"] != "other")]
     draw_thin(axes, seeds.groupby(["label", "seed"]), "effort", "mean")
     competing = data[(data["role"] != "reference") & (data["kind"] == "mean")]
-    is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_TOGETHER
+    is_banded = competing.loc[competing["role"] != "other", "label"].nunique() <= _MOST_COLORED
     count_axis(axes)
     for _, curve in competing.groupby("label", sort=False):
         last = curve.iloc[-1]
@@ -277,20 +272,3 @@ def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
     draw_levels(axes, near_references(data, competing["mean"]))
     first = data.iloc[0]
     value_axis(axes, competing["mean"], log=bool(first["log"]), percent=bool(first["in_percent"]))
-
-
-def _draw_each(data: pd.DataFrame, texts: Texts, sheet: Sheet, x_label: str) -> Figure:
-    """Draw a panel for each curve, with the baseline, and all others in gray."""
-    alone = data[data["alone"]].drop_duplicates("label")
-    is_baseline = data["role"] == "baseline"
-    seeds = data["seeds"].mask(is_baseline, 1)  # without a band, which would be in every panel
-    figure, all_axes = panels(sheet, len(alone), least=1.05, height=1.4, sharex=True, sharey=True)
-    for axes, label in zip(all_axes, alone["label"], strict=True):
-        role = data["role"].where(is_baseline | (data["label"] == label), "other")
-        text = data["text"].where(is_baseline, "_unnamed")  # the title has the name
-        _draw_curves(axes, data.assign(role=role, seeds=seeds, text=text))
-    all_axes[0].locator_params(axis="x", nbins=2)
-    all_axes[0].xaxis.set_major_formatter(lambda x, _: units.tick(x, 1e5))  # 5k is shorter than 5,000
-    titled(all_axes, [str(text) for text in alone["text"]])
-    all_axes[0].plot([], [], color=FAINT, label="other runs")
-    return finish(figure, texts, sheet, named="below", x=x_label, y=texts.y)

@@ -13,8 +13,8 @@ from ..sheet import Sheet
 from ..tables import finals, speedup_table
 from ..tables.summary import factor_text
 from .axes import count_axis, draw_seeds
-from .bars import height_of, name_bars, wrapped_names, write_at_end
-from .panels import finish, panels
+from .bars import bar_panels, write_at_end
+from .panels import finish
 from .plot import Plot, Texts, about_lost, styled, title, what_score_is
 from .style import ink
 
@@ -92,12 +92,10 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     data = data.assign(place=data["label"].factorize()[0])
     efforts: list[Any] = list(data.groupby("effort", sort=False))
     columns = 2 if sheet.inches > 4 else 1
-    names = wrapped_names(data.drop_duplicates("label")["text"], 0.4 * sheet.inches / columns)
-    height = height_of(names)
-    figure, all_axes = panels(sheet, len(efforts), columns=columns, height=height, sharey=True)
+    names = data.drop_duplicates("label")["text"]
+    figure, all_axes = bar_panels(sheet, names, len(efforts), columns)
     for axes, (effort, bars) in zip(all_axes, efforts, strict=True):
         _draw_bars(axes, bars[bars["kind"] == "bar"], bars[bars["kind"] == "seed"], effort)
-        name_bars(axes, names)
     return finish(figure, texts, sheet)
 
 
@@ -114,7 +112,7 @@ def _draw_bars(axes: Axes, bars: pd.DataFrame, dots: pd.DataFrame, effort: Effor
     for place, end, factor, color in zip(bars["place"], ends, bars["factor"], bars["color"], strict=True):
         write_at_end(axes, factor, end, place, color=ink(color))
     axes.set_xlim(0, 1.02 * ends.max())
-    count_axis(axes, share=0.75)  # the names of the bars take the rest
+    count_axis(axes)
     what = WORDS[effort].amount
     axes.set_xlabel(
         f"{what[0].upper()}{what[1:]} to match the baseline{f' ({unit_name})' if unit_name else ''}"

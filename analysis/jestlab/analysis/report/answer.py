@@ -104,7 +104,10 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
         if not math.isnan(row["score_mean"]) and not row["diverged"] and row["row"] not in table.struck
     ]
     rivals = [row for row in scored if row is not own]
-    caveats = [*_retracted(table), *_gaps(results, own, others)]
+    caveats = [*_gaps(results, own, others)]
+    if table.struck:
+        reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
+        caveats.insert(0, f"Some results are retracted: {reasons}.")
     if metric.goal is None or not rivals:
         if rivals:
             caveats.insert(0, f"{lacks_goal(frames.averaged)}.")
@@ -126,6 +129,7 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
     subject = rows.get(said.of, own)
     subject = next(row for row in order if row is not own) if subject is own else subject
     tiles = tuple(_tiles(subject, own, results)) if own in scored and subject in scored else ()
+    # The cost may contradict a verdict, which compares runs at the same number of examples.
     sentence, ahead = said.sentence, by_score.tone if said is by_score else tone
     if ahead == "good" and subject["label"] == said.of and tiles and tiles[-1].measure:
         cost = tiles[-1].value.removesuffix(" FLOPs")
@@ -349,15 +353,8 @@ def _evidence(gap: Gap, metric: Metric) -> str:
     return f"{CI} {low} to {high}, n = {gap.seeds:.0f}"
 
 
-def _retracted(table: Table) -> Iterator[str]:
-    """Say which results of the table are retracted, and why."""
-    if table.struck:
-        reasons = "; ".join(f"{table.shown.get(row, row)} ({why})" for row, why in table.struck.items())
-        yield f"Some results are retracted: {reasons}."
-
-
 def _gaps(results: Finals, own: Record, others: Sequence[Record]) -> Iterator[str]:
-    """Name the runs that are not judged, or not by all their seeds; notes of the table tell why."""
+    """Name the runs that are not judged, or not by all their seeds; notes of the table have the reasons."""
     missing, fewer = [], []
     for row in (own, *others):
         seeds, planned, lost = row["score_seeds"], row["seeds_planned"], str(row["lost"])

@@ -2,7 +2,6 @@
 
 const MOST_NAMED = 8; // labels: more are named in a legend, have no bands, and are not all shown at first
 const MOST_MARKED = 30; // points of a line with markers
-const MOST_LISTED = 200; // labels in a menu; a filter finds the others
 const SMOOTHINGS = { off: 0, light: 0.6, medium: 0.9, strong: 0.97 }; // weights of earlier points
 
 /** Return the exponential moving average of values, corrected for its start; gaps stay. */
@@ -120,7 +119,6 @@ class Chart {
     this.shown = new Map(); // label → whether it is drawn
     this.weight = 0;
     this.plot.addEventListener("zoom", () => (this.reset.hidden = !this.drawing.zoomed));
-    this.plot.addEventListener("pin", () => this.markPinned());
     section.querySelector("details.numbers")?.addEventListener("toggle", () => this.tabulate());
   }
 
@@ -177,30 +175,18 @@ class Chart {
     return make("label", { title }, "smooth", field);
   }
 
-  /** List the labels with checkboxes, only while the menu is open, since there may be thousands. */
+  /** List the labels with checkboxes, only while the menu is open, since there may be hundreds. */
   fillMenu() {
     const items = this.menu.querySelector(".items");
     items.replaceChildren();
     if (!this.menu.open) return;
-    const filter = make("input", { type: "search", placeholder: "filter", "aria-label": "Filter the runs" });
-    const list = make("div");
-    const matching = () => {
-      const word = filter.value.toLowerCase();
-      return [...this.labels.values()].filter((one) => one.text.toLowerCase().includes(word));
-    };
-    const fill = () => {
-      const found = matching().sort((a, b) => this.shown.get(b.label) - this.shown.get(a.label));
-      list.replaceChildren(...found.slice(0, MOST_LISTED).map((one) => this.menuItem(one)));
-    };
     const showAll = (isShown) => () => {
-      for (const one of matching()) this.shown.set(one.label, isShown);
-      fill();
+      for (const label of this.labels.keys()) this.shown.set(label, isShown);
+      this.fillMenu();
       this.draw();
     };
-    filter.addEventListener("input", fill);
-    if (this.labels.size > 2 * MOST_NAMED) items.append(filter);
-    items.append(button(["All"], showAll(true)), button(["None"], showAll(false)), list);
-    fill();
+    items.append(button(["All"], showAll(true)), button(["None"], showAll(false)));
+    items.append(...[...this.labels.values()].map((one) => this.menuItem(one)));
   }
 
   menuItem(one) {
@@ -253,24 +239,17 @@ class Chart {
     return [...baseline, ...references.map((one) => ({ ...one, color: "var(--edge)", dash: "6,3" }))];
   }
 
-  /** List the shown labels in a legend, where names don't fit into the plot; a press pins a label. */
+  /** List the shown labels in a legend, where names don't fit into the plot; the pointer highlights one. */
   list(labels) {
-    const listed = labels.length > 1 ? labels.slice(0, MOST_LISTED) : [];
-    const items = listed.map((one) => {
-      const content = [swatch(one), shortened(one.group ?? one.text)];
-      const made = button(content, () => this.drawing.pin(one.label), { "data-of": one.label });
-      made.addEventListener("pointerenter", () => this.drawing.light(one.label));
-      made.addEventListener("pointerleave", () => this.drawing.light());
-      return make("li", {}, made);
+    const items = (labels.length > 1 ? labels : []).map((one) => {
+      const item = make("li", {}, swatch(one), shortened(one.group ?? one.text));
+      item.addEventListener("pointerenter", () => this.drawing.light(one.label));
+      item.addEventListener("pointerleave", () => this.drawing.light());
+      return item;
     });
-    this.section.querySelector(".legend").replaceChildren(...items);
-    this.markPinned();
-  }
-
-  markPinned() {
-    for (const each of this.section.querySelectorAll("[data-of]")) {
-      each.setAttribute("aria-pressed", each.dataset.of === this.drawing.pinned);
-    }
+    const legend = this.section.querySelector(".legend");
+    legend.replaceChildren(...items);
+    legend.tabIndex = items.length > MOST_NAMED ? 0 : -1; // a long one scrolls
   }
 
   /** Write the caption, the names of the files of the variant, and the text for screen readers. */

@@ -35,6 +35,7 @@ from ..sheet import Sheet
 from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import MARKS, claims_table
+from ..tables.summary import comparisons
 from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
 from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
@@ -146,6 +147,7 @@ class _Contents:
     def add_charts(self, frames: Frames) -> None:
         """Add the interactive figures that every page has, with a variant for each known effort or cost."""
         curves, total = score_curves(frames, self.scope), len(frames.competitors)
+        spec = self.history.spec
         few = f" Drawn: {charts.MOST_SERIES} of {total:,} labels, the baseline and those with the best score."
         best = _best(frames, curves, self.baseline) if total > charts.MOST_SERIES else frames
         few = "" if best is frames else few
@@ -153,14 +155,15 @@ class _Contents:
         cost = cost_of(curves[curves["final"]])
         costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
         for name, axes in {"curves": efforts or ["examples_seen"], "pareto": costs}.items():
-            sheet = _sheet_of(self.history, name)
+            # Print options of the spec's first report of this kind, over those of the study.
+            sheets = (each.get("figure") or {} for each in spec.get("reports", []) if each["kind"] == name)
+            sheet = Sheet(**next(sheets, {})).over(Sheet(**spec.get("figure") or {}))
             variants: dict[str, dict[str, Any]] = {}
             plots: list[Plot] = []
             for effort in axes:
                 try:
                     if name == "curves":
-                        together = sheet.legend is not None
-                        plot = learning_curves(best, self.baseline, effort, self.scope, together=together)
+                        plot = learning_curves(best, self.baseline, effort, self.scope)
                     else:
                         plot = pareto(frames, self.baseline, self.scope, over=effort)
                         plot = charts.limited(plot, frames.score.sign)
@@ -270,7 +273,7 @@ def _spent(history: History) -> Iterator[PageSection]:
     texts += ["No attempt has failed."] * (failures is None)
     goodput = total(by_run(history.times).values())
     if goodput.ratio is not None:
-        command = f"`jestlab costs {shlex.quote(history.experiment)} --goodput`"
+        command = f"`jestlab status {shlex.quote(history.experiment)} --json`"
         texts.append(f"G{sentence(summed_up(goodput))[1:]} By run: {command}.")
     tables = _of_runs("costs", table) if table else []
     yield PageSection("costs", "Costs", texts, tables=tables, is_folded=True)
@@ -297,6 +300,7 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     if seeds and seeds[-1] > 1:
         counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
         caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."
+        caption += f" {sentence(note)}" if (note := comparisons(results)) else ""
     return TablePart(
         "summary", "Final scores", table, caption=caption, hidden=frozenset(hidden), sign=results.metric.sign
     )
@@ -329,12 +333,6 @@ def _options_in_words(report: Mapping[str, Any]) -> str:
 def _heading(name: str) -> str:
     """Return the heading of a table or figure with a name."""
     return "LAION" if name == "laion" else name.replace("_", " ").capitalize()
-
-
-def _sheet_of(history: History, kind: str) -> Sheet:
-    """Return the print options of a kind of figure: of the spec's first such report, over the study's."""
-    sheets = (report.get("figure") for report in history.spec.get("reports", []) if report["kind"] == kind)
-    return Sheet(**next(sheets, None) or {}).over(Sheet(**history.spec.get("figure") or {}))
 
 
 # ---- a union

@@ -79,9 +79,7 @@ const boxOf = (element) => element.closest("[data-table]") ?? element.closest("t
 const stops = (box) => [...box.querySelectorAll(box.matches("[data-table], [data-table] *") ? "button" : "a[href], button, input")];
 
 function rove(box, at = 0) {
-  const all = stops(box);
-  const stop = Math.max(0, Math.min(at, all.length - 1));
-  for (const [i, each] of all.entries()) each.tabIndex = i === stop ? 0 : -1;
+  for (const [i, each] of stops(box).entries()) each.tabIndex = i === at ? 0 : -1;
 }
 
 document.addEventListener("keydown", (event) => {
@@ -111,11 +109,10 @@ document.addEventListener("focusin", (event) => {
 
 // The dialog that shows the provenance of a cell.
 
-/** Make a table in its own scroll box, so that the dialog does not scroll sideways. */
-function boxed(title, headers, rows, left) {
-  const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
-  box.append(table(headers, rows, left));
-  return box;
+/** Make a heading, and a table in its own scroll box, so that the dialog does not scroll sideways. */
+function titled(title, headers, rows, left) {
+  const attributes = { class: "scroll", tabindex: "0", role: "region", "aria-label": title };
+  return [make("h3", {}, title), make("div", attributes, table(headers, rows, left))];
 }
 
 async function open(button) {
@@ -153,7 +150,7 @@ function madeFrom(column, key, row, baseline) {
       ...theirs.map((input) => (other < 0 ? "—" : baseline.values[input][other])),
     ];
   });
-  return [make("h3", {}, "Computed from"), boxed("Computed from", headers, lines, [1])];
+  return titled("Computed from", headers, lines, [1]);
 }
 
 /** List all attempts at the runs, each run once: a claim may use two measures of one run. */
@@ -165,7 +162,7 @@ function ran(row) {
     return whole.map((attempt) => [row.names[i], state, ...attempt, directory]);
   });
   const headers = ["run", "state", "attempt", "ended", "host, device", "code", "time (UTC)", "log", "folder"];
-  return [make("h3", {}, "Runs"), boxed("Runs", headers, lines, [1, 3, 4, 5, 6, 7, 8])];
+  return titled("Runs", headers, lines, [1, 3, 4, 5, 6, 7, 8]);
 }
 
 /** List the config keys whose values differ from the baseline's. */
@@ -174,7 +171,7 @@ function differs(row) {
   const title = `Config differences from ${row.against}`;
   const lines = Object.entries(row.differences).map(([key, [theirs, ours]]) => [key, ours ?? "—", theirs ?? "—"]);
   if (!lines.length) return [make("h3", {}, title), make("p", {}, "None.")];
-  return [make("h3", {}, title), boxed(title, ["key", "this row", row.against], lines, [1, 2])];
+  return titled(title, ["key", "this row", row.against], lines, [1, 2]);
 }
 
 document.addEventListener("click", (event) => {

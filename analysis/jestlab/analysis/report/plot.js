@@ -83,7 +83,6 @@ class Plot {
     this.id = `plot-${(Plot.count = (Plot.count ?? 0) + 1)}`;
     this.zoomed = null; // {x: [low, high], y: [low, high]}
     this.lit = ""; // the highlighted label
-    this.pinned = ""; // the label that stays highlighted
     this.tip = make("div", { class: "tip", role: "status", hidden: true });
     this.svg = svg("svg", { "aria-hidden": "true" });
     place.replaceChildren(this.svg, ...(small ? [] : [this.tip]));
@@ -344,24 +343,13 @@ class Plot {
 
   // Highlight one label, and read the values under the pointer; zoom by dragging.
 
-  /** Highlight a label and dim the others; without a label, the pinned one. */
-  light(label) {
-    this.lit = label || this.pinned;
+  /** Highlight a label and dim the others; without a label, none. */
+  light(label = "") {
+    this.lit = label;
     for (const element of this.svg.querySelectorAll("[data-label]")) {
       element.classList.toggle("lit", element.dataset.label === this.lit);
     }
     this.svg.classList.toggle("dimmed", this.lit !== "");
-  }
-
-  pin(label) {
-    this.pinned = this.pinned === label ? "" : label;
-    this.light();
-    this.place.dispatchEvent(new Event("pin"));
-  }
-
-  release() {
-    this.pin(this.pinned);
-    this.leave();
   }
 
   leave() {
@@ -470,9 +458,9 @@ class Plot {
     const act = {
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),
-      ArrowUp: () => this.pinNext(-1),
-      ArrowDown: () => this.pinNext(1),
-      Escape: () => this.release(),
+      ArrowUp: () => this.lightNext(-1),
+      ArrowDown: () => this.lightNext(1),
+      Escape: () => this.leave(),
       0: () => this.zoom(null),
     }[event.key];
     if (!act) return;
@@ -487,17 +475,13 @@ class Plot {
     if (next) this.read(next);
   }
 
-  /** Pin the next label; after the last one, none. */
-  pinNext(by) {
+  /** Highlight the next label; after the last one, none. */
+  lightNext(by) {
     const labels = ["", ...new Set(this.scene.shapes.map((shape) => shape.label).filter(Boolean))];
-    const at = labels.indexOf(this.pinned) + by + labels.length;
-    this.pin(labels[at % labels.length] || this.pinned);
-    if (this.cursor && this.scene.readings) this.read(this.cursor);
+    this.light(labels.at((labels.indexOf(this.lit) + by) % labels.length));
   }
 
   pressed(event) {
-    const named = event.target.closest(".end")?.dataset.label;
-    if (named && !event.button) return this.pin(named);
     if (event.button || event.pointerType === "touch") return this.moved(event);
     this.from = this.pointer(event);
     this.svg.setPointerCapture(event.pointerId);

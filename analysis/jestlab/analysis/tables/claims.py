@@ -91,6 +91,9 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         write = write or (lambda row: row[key])
         return Column(key, header, write, importance=importance, **{"align": "left", **options})
 
+    def agree(row: Record) -> str:
+        return f"{row['agree']} of {row['seeds']}" if row["seeds"] else MISSING
+
     columns = [
         column("study", "study", 70),
         column("statement", "claim", ESSENTIAL),
@@ -107,7 +110,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         ),
         column("verdict", "verdict", 90, lambda row: row["said"]),
         column("chance", "one-sided p", 50, _chance, align="right", formula=_CHANCE),
-        column("agree", "agree", 55, _agree, align="right", formula=_AGREE),
+        column("agree", "agree", 55, agree, align="right", formula=_AGREE),
         Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS),
         column("stopped", "stopped", 35),
         column("registered", "registered", 45, _registered),
@@ -148,10 +151,6 @@ def _chance(row: Record) -> str:
     if row["chance"] < 0.001:
         return "under 0.001"
     return f"{row['chance']:.{3 if row['chance'] < 0.1 else 2}f}"
-
-
-def _agree(row: Record) -> str:
-    return f"{row['agree']} of {row['seeds']}" if row["seeds"] else MISSING
 
 
 def _registered(row: Record) -> str:

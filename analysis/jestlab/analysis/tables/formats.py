@@ -70,14 +70,12 @@ class OnPage:
     Attributes:
         name: Name of the table on the page.
         hidden: Keys of columns that are hidden until the reader chooses them.
-        cards: Whether each row is a card on a phone.
         before: Row → HTML before its name.
         after: (row, key of a column) → HTML after the text of the cell.
     """
 
     name: str = ""
     hidden: Collection[str] = ()
-    cards: bool = False
     before: Mapping[str, Markup] = field(default_factory=dict)
     after: Mapping[tuple[str, str], Markup] = field(default_factory=dict)
 
@@ -109,7 +107,7 @@ def _template() -> Template:
 
 _HTML = """\
 {% if not page %}<style>{{ css }}</style>{% endif %}
-<table class="jestlab{% if page and page.cards %} cards{% endif %}">
+<table class="jestlab{% if page and page.name == "summary" %} cards{% endif %}">
 {% if not page %}
 <caption>{{ prose(table.caption) }}{% for note in table.notes %}<br>{{ prose(note) }}{% endfor %}</caption>
 {% endif %}
@@ -146,7 +144,7 @@ aria-label="About {{ column.title }}"></button>{% endif %}</th>
 {% set kinds = ["left" if is_left, "long" if is_left and text|length > 40, \
 "off" if page and column.key in page.hidden]|select|join(" ") %}
 <td{% if kinds %} class="{{ kinds }}"{% endif %}\
-{% if page and page.cards %} data-label="{{ column.header }}"{% endif %}>{% endif %}
+{% if page and page.name == "summary" %} data-label="{{ column.header }}"{% endif %}>{% endif %}
 {% if is_button %}
 <button type="button" aria-haspopup="dialog" data-row="{{ line.key }}" data-column="{{ key }}">{% endif %}
 {% if cell.bold %}<b>{{ text }}</b>{% elif cell.struck %}<s>{{ text }}</s>{% else %}{{ text }}{% endif %}

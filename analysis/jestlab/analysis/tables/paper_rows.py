@@ -116,7 +116,7 @@ def _own_rows(final: Finals, pair: bool, with_published: bool) -> tuple[pd.DataF
 def _paper_flops(final: Finals, configs: Configs) -> pd.Series[float]:
     """Compute the FLOPs of each completed run by the paper's formula, from its planned parts.
 
-    Like `flops.paper_jest`, it reuses the scoring pass for training and ignores scoring by the reference.
+    Like C_JEST in `flops`, it reuses the scoring pass for training and ignores scoring by the reference.
     """
     planned = final.frames.costs.drop_duplicates(["label", "seed"])
     runs = final.runs[["label", "seed"]].merge(planned, on=["label", "seed"], how="left")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,8 +25,6 @@ from jestlab.platform.words import counted, few, on_one_line, printable
 if TYPE_CHECKING:
     from jestlab.platform.exchange.adopt_store import Change, Placed
 
-_MOST_ERRORS = 10  # that are printed
-_MOST_METRICS = 12  # that are listed if none is a score
 
 _EPILOG = f"""\
 Nothing is uploaded or downloaded. KIND is the tool or format, and PATH is:
@@ -70,22 +69,22 @@ def adopt_command(kind: str, path: Path, study: str, given: dict[str, Any], as_j
     if not is_name(study):
         raise click.UsageError(f"--into {study}: expected letters, digits and _ . + -")
     options, errors = AdoptOptions(**given), list[UserError]()
-    open_store = Store.open_readonly if options.dry_run else Store.open
-    with nullcontext() if (store := open_store(lab.store_url)) is None else closing(store):
-        adoption = Adoption(store, study, kind, str(path.resolve()), options, person())
-        runs = adoption.adopt_all(read(kind, path, errors.append, options), errors.append)
-        with reporting("adopting runs") as report:
+    with TemporaryDirectory() as empty:
+        if options.dry_run:
+            store = Store.open_readonly(lab.store_url) or Store.open(f"sqlite:///{empty}/empty.db")
+        else:
+            store = Store.open(lab.store_url)
+        with closing(store), reporting("adopting runs") as report:
+            adoption = Adoption(store, study, kind, str(path.resolve()), options, person())
             adopted = []  # only summaries: the curves of the runs may be large
-            for placed, change in runs:
+            for placed, change in adoption.adopt_all(read(kind, path, errors.append, options), errors.append):
                 adopted.append(_summary(placed, change))
                 report(len(adopted), len(adopted))
-        if store is not None and not options.dry_run:
-            store.close_whole()
+            if not options.dry_run:
+                store.close_whole()
     failed = [on_one_line(str(error)) for error in errors]
-    for line in failed[:_MOST_ERRORS]:
+    for line in failed:
         say(f"jestlab: {line}", err=True)
-    if len(failed) > _MOST_ERRORS:
-        say(f"jestlab: {len(failed) - _MOST_ERRORS} more runs failed: --json lists them", err=True)
     data = {"study": study, "dry_run": options.dry_run, "runs": adopted, "failed": failed}
     show(as_json, data, _report_blocks(adopted, study, options))
     if failed:
@@ -113,22 +112,16 @@ def _report_blocks(adopted: list[dict[str, Any]], study: str, options: AdoptOpti
         names = f": no name matches {' or '.join(options.only)}" if options.only else ""
         yield f"no runs were adopted{names}"
         return
-    dry_run = options.dry_run
-    headers = ["run", "state", "step", "scores", "from", *([] if dry_run else ["change"])]
     rows = []
     for run in sorted(adopted, key=lambda run: (run["label"], run["seed"])):
-        scores = [
-            f"{name} {'—' if value is None else f'{value:.4g}'}" for name, value in run["scores"].items()
-        ]
+        values = ("—" if value is None else f"{value:.4g}" for value in run["scores"].values())
+        scores = few([f"{name} {value}" for name, value in zip(run["scores"], values, strict=True)])
         name, state = f"{run['label']}/{run['seed']}", in_state(run["state"])
-        row = [name, state, f"{run['step']:,}", few(scores), run["origin"]]
-        rows.append(row if dry_run else [*row, run["change"]])
-    yield table(headers, rows, right=(2,))
-    left_out = Counter[str]()
-    for run in adopted:
-        left_out.update(run["left_out"])
+        rows.append([name, state, f"{run['step']:,}", scores, run["origin"], run["change"] or "—"])
+    yield table(["run", "state", "step", "scores", "from", "change"], rows, right=(2,))
+    left_out = sum((Counter(run["left_out"]) for run in adopted), Counter[str]())
     yield from (f"left out: {count:,} {reason}" for reason, count in left_out.items())
-    if dry_run:
+    if options.dry_run:
         yield f"{counted(len(adopted), 'run')} would be adopted into {study}; nothing was written"
     else:
         changes = Counter(run["change"] for run in adopted)
@@ -136,10 +129,9 @@ def _report_blocks(adopted: list[dict[str, Any]], study: str, options: AdoptOpti
         yield f"{counted(len(adopted), 'run')} in {study}: {numbers}"
     if not any(run["scores"] for run in adopted):
         metrics = sorted({printable(name) for run in adopted for name in run["metrics"]})
-        names = ", ".join(metrics[:_MOST_METRICS]) + (", …" if len(metrics) > _MOST_METRICS else "")
         yield (
             "none of their metrics is a score, which tables and plots need: --score 'eval/*' or "
-            f"--score DATASET/METRIC=NAME; their metrics: {names or 'none'}"
+            f"--score DATASET/METRIC=NAME; their metrics: {few(metrics, 12) or 'none'}"
         )
-    elif not dry_run:
+    elif not options.dry_run:
         yield f"next: jestlab table {shell_name(study)}{same_lab_options()}"

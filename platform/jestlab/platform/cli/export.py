@@ -84,12 +84,12 @@ def export_command(
 
 
 def _export_to_folder(kind: str, folder: Path, experiments: tuple[str, ...], as_json: bool, lab: Lab) -> None:
-    from jestlab.platform.exchange import export_read, export_write
+    from jestlab.platform.exchange import export
 
     store = existing_store(lab)
-    total = len(members := export_read.members(store, experiments))
+    total = len(members := export.members(store, experiments))
     with counting(f"writing {counted(total, 'run')}", total) as advance:
-        export_write.write(kind, export_read.read(store, members, advance), folder)
+        export.write(kind, export.read(store, members, advance), folder)
     viewer = VIEWERS[kind].format(folder=shlex.quote(str(folder)))
     data = {"folder": str(folder), "format": kind, "runs": total}
     show(as_json, data, f"{folder}: {counted(total, 'run')}; to view them: {viewer}")

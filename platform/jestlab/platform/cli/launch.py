@@ -148,7 +148,7 @@ def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
     settings = Settings.find()
     outcome = controller.launch(
         lab, store, named.experiment, list(rows.values()),
-        functools.cache(lambda name: executors.find(name, settings, lab)),
+        functools.cache(lambda name: executors.get(name, None, settings, lab)),
         options=ControllerOptions(at_once=now, launches=False),
         listener=_listener(as_json, named.experiment, "to cancel"),
     )  # fmt: skip

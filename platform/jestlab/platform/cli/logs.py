@@ -108,7 +108,7 @@ def _executor_log(store: Store, lease: Lease | None, lab: Lab) -> bytes | None:
     from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import executors
 
-    return b"".join(executors.find(lease.executor, Settings.find(), lab).logs(job))
+    return b"".join(executors.get(lease.executor, None, Settings.find(), lab).logs(job))
 
 
 def _follow(

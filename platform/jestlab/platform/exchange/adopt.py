@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import Connection
 
-from jestlab.analysis.configs import flat, lookup
+from jestlab.analysis.configs import flat
 from jestlab.analysis.names import value_text
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.exchange import adopt_store
@@ -26,7 +27,6 @@ from jestlab.platform.exchange.source_run import (
     Report,
     Score,
     SourceRun,
-    number,
     report_errors,
     whole_number,
 )
@@ -90,8 +90,9 @@ class AdoptOptions(Options):
     run: str | None = option("Tables: columns that identify a run, joined by commas.")
     step: str = option("Tables: column of steps.", "step")
     config: str | None = option("Tables: columns of the config, joined by commas.")
-    source: str | None = option("Name to distinguish tables or folders with the same name.")
-    moved: bool = option("PATH was adopted before from another place.", False)
+    source: str | None = option(
+        "Tables and tensorboard: name that identifies PATH, also after a move.  [default: the name of PATH]"
+    )
     dry_run: bool = option("Show what would be adopted, and write nothing.", False)
 
 
@@ -101,38 +102,20 @@ def read(kind: str, path: Path, report: Report, options: AdoptOptions) -> Iterat
     Raises:
         UserError: The path isn't a source of this kind, or an option doesn't apply to this kind.
     """
-    names: dict[str, Any] = {}
-    if kind in ("csv", "parquet"):
+    applicable: dict[str, Any] = {"source": options.source} if KINDS[kind] in _NAMED_BY_PATH else {}
+    if KINDS[kind] == "read_tables":
         columns = {"run": listed(options.run or ""), "config": listed(options.config or "")}
-        names = {**columns, "step": options.step, "seed": options.seed, "source": options.source}
-    elif given := {"run", "config", "step"} & options.model_fields_set:
-        raise UserError(f"--{min(given)}: only tables have columns (csv, parquet)")
-    elif kind == "tensorboard":
-        names = {"source": options.source}
-    elif options.source is not None:
-        raise UserError(f"--source: the names of {kind} runs don't depend on the path")
+        applicable |= {**columns, "step": options.step, "seed": options.seed}
+    if wrong := ({"run", "config", "step", "source"} & options.model_fields_set) - applicable.keys():
+        raise UserError(f"--{min(wrong)}: not an option of {kind}")
     module = importlib.import_module(f"jestlab.platform.exchange.{KINDS[kind]}")
-    for run in module.read(path, report, **names):
+    for run in module.read(path, report, **applicable):
         if not options.only or any(fnmatchcase(run.name, pattern) for pattern in options.only):
             yield run
 
 
-def parse_score(text: str) -> tuple[str, str]:
-    """Parse `coco/i2t_r1=eval/recall`, `eval/top1`, or a pattern such as `eval/*`.
-
-    Returns:
-        For DATASET/METRIC=NAME: the score's name DATASET/METRIC and the metric's name NAME. Otherwise: "" and
-        the text, a pattern of metric names.
-
-    Raises:
-        UserError: The name of the score has no dataset.
-    """
-    name, equals, metric = text.partition("=")
-    if not equals:
-        return "", text
-    if "/" not in name.strip("/") or not metric:
-        raise UserError(f"{shown(text)}: expected DATASET/METRIC=NAME, such as coco/i2t_r1=eval/recall")
-    return name, metric
+_NAMED_BY_PATH = ("read_tables", "read_tensorboard")
+"""Readers whose origins start with the name of the file or folder."""
 
 
 @dataclass
@@ -140,7 +123,7 @@ class Adoption:
     """Adopts runs into a study, one per transaction. No two runs get the same label and seed.
 
     Attributes:
-        store: The store; None in a dry run if it doesn't exist.
+        store: The store.
         study: Name of the study. If it doesn't exist, it is created with only adopted runs.
         kind: Kind of the source, which is part of the labels.
         path: The file or folder that contains the runs.
@@ -150,7 +133,7 @@ class Adoption:
         UserError: The study is a union of other studies, or the name of a score is invalid.
     """
 
-    store: Store | None
+    store: Store
     study: str
     kind: str
     path: str
@@ -158,9 +141,11 @@ class Adoption:
     author: str = ""
 
     def __post_init__(self) -> None:
-        known = set[str]() if self.store is None else adopt_store.score_names(self.store, self.study)
-        self._patterns = [parse_score(text) for text in self.options.score]
-        self._known_scores = known
+        for text in self.options.score:
+            name, equals, metric = text.partition("=")
+            if equals and ("/" not in name.strip("/") or not metric):
+                raise UserError(f"{shown(text)}: expected DATASET/METRIC=NAME, such as coco/i2t_r1=eval/r1")
+        self._known_scores = adopt_store.score_names(self.store, self.study)
         self._origins = set[str]()  # of the runs adopted so far
         self._seeds = defaultdict[str, set[int]](set)  # label → seeds of the runs adopted so far
 
@@ -176,25 +161,23 @@ class Adoption:
         Raises:
             UserError: An option can't be applied to the run, or the study has another run with this name.
         """
-        options = self.options
-        if self.store is None:
-            placed, change = self._place(run, None), None
-        elif options.dry_run:
+        if self.options.dry_run:
             with self.store.reading() as connection:
-                placed, change = self._place(run, connection), None
+                placed, change = self._place(connection, run), None
         else:
             with self.store.writing() as connection:
                 one_at_a_time(connection, RECORDING)
-                placed = self._place(run, connection)
+                placed = self._place(connection, run)
+                may_move = KINDS[self.kind] not in _NAMED_BY_PATH or self.options.source is not None
                 change = adopt_store.write(
-                    connection, self.study, placed, self.author, options.moved, options.goal
+                    connection, self.study, placed, self.author, self.options.goal, may_move
                 )
         self._origins.add(placed.run.origin)
         self._seeds[placed.label].add(placed.seed)
         return placed, change
 
-    def _place(self, source: SourceRun, connection: Connection | None) -> Placed:
-        """Choose the label, seed, and scores of a run. `connection` is None if the store doesn't exist."""
+    def _place(self, connection: Connection, source: SourceRun) -> Placed:
+        """Choose the label, seed, and scores of a run."""
         run = _storable_run(source)
         if run.origin in self._origins:
             raise UserError(
@@ -202,32 +185,29 @@ class Adoption:
             )
         if not run.metrics and run.left_out:
             raise UserError(f"{run.name}: it has only {few([*run.left_out])}: nothing to adopt")
-        name, fingerprint = self._name(source), origin_fingerprint(run.origin)
+        values = _values(source)
+        name, fingerprint = self._name(source, values), origin_fingerprint(run.origin)
         label = f"{name} ({self.kind})"
-        stored_seed, taken = None, self._seeds[label]
-        if connection is not None:
-            stored_seed, others = adopt_store.seeds(connection, self.study, fingerprint, name, label)
-            taken = taken | others
-        seed_value = _value(source, self.options.seed)
-        own_seed = _valid_seed(seed_value)
-        wanted = [stored_seed] if own_seed is None else [own_seed, stored_seed]
-        free = (seed for seed in chain(wanted, count()) if seed is not None and seed not in taken)
-        seed = next(free)
-        is_replaced = seed_value is not None and seed != own_seed
-        left_out = {**run.left_out, **({_INVALID_SEEDS: 1} if is_replaced else {})}
-        run, path = replace(run, left_out=left_out), _storable(self.path)
-        return Placed(run, fingerprint, path, name, label, seed, [*self._scores(run)])
+        stored_seed, others = adopt_store.seeds(connection, self.study, fingerprint, name, label)
+        given, own_seed = values.get(self.options.seed), -1
+        with suppress(ValueError):
+            own_seed = whole_number(given)
+        wanted = [own_seed, stored_seed] if 0 <= own_seed < 2**32 else [stored_seed]
+        taken = others | self._seeds[label]
+        seed = next(seed for seed in chain(wanted, count()) if seed is not None and seed not in taken)
+        if given is not None and seed != own_seed:
+            run = replace(run, left_out={**run.left_out, _INVALID_SEEDS: 1})
+        scores = [*self._scores(run)]
+        return Placed(run, fingerprint, _storable(self.path), name, label, seed, scores)
 
-    def _name(self, run: SourceRun) -> str:
+    def _name(self, run: SourceRun, values: dict[str, Any]) -> str:
         """Fill in `options.label`, and check that the result can be a label."""
-        own = {"name": run.name, "group": run.group or run.name}
+        known = values | {"name": run.name, "group": run.group or run.name}
 
         def text(field: re.Match[str]) -> str:
-            key = field[1]
-            if (value := own.get(key, _value(run, key))) is None:
-                known = [*own, *_tags(run), *flat(run.config)]
-                raise UserError(f"{run.name}: no {key!r} for its label: {nearest(key, known)}")
-            return value_text(value)
+            if field[1] not in known:
+                raise UserError(f"{run.name}: no {field[1]!r} for its label: {nearest(field[1], known)}")
+            return value_text(known[field[1]])
 
         name = on_one_line(_FIELD.sub(text, self.options.label))
         if not name or len(name) > _MOST_NAME_LETTERS:
@@ -247,24 +227,23 @@ class Adoption:
             seconds = {run.last_step: run.seconds}.get
         for name, metric in self._score_metrics(run.metrics).items():
             dataset, _, measure = name.rpartition("/")
-            for step, value in zip(*(column.tolist() for column in run.metrics[metric]), strict=True):
+            for step, value in run.metrics[metric].items():
                 seen = examples(step)
                 whole = int(seen) if seen is not None and 0 <= seen < 2**63 else None
                 yield Score(dataset, measure, step, value, whole, flops(step), seconds(step))
 
     def _score_metrics(self, metrics: Iterable[str]) -> dict[str, str]:
         """Choose the metrics that are scores: name of the score → name of the metric."""
-        if not self._patterns:
+        if not self.options.score:
             return {metric: metric for metric in metrics if metric in self._known_scores}
         chosen: dict[str, str] = {}
-        for name, pattern in self._patterns:
-            if name:
-                chosen |= {name: pattern} if pattern in metrics else {}
-                continue
+        for text in self.options.score:
+            name, equals, pattern = text.partition("=")
             for metric in metrics:
-                score = _score_name(metric, pattern) if fnmatchcase(metric, pattern) else None
-                if score and (other := chosen.setdefault(score, metric)) != metric:
-                    raise UserError(f"{other} and {metric} have the same name: --score {score}=METRIC")
+                if metric == pattern if equals else fnmatchcase(metric, text):
+                    score = name if equals else _score_name(metric, text)
+                    if score and (other := chosen.setdefault(score, metric)) != metric:
+                        raise UserError(f"{other} and {metric} have the same name: --score {score}=METRIC")
         return chosen
 
 
@@ -289,47 +268,31 @@ def _cost_by_step(run: SourceRun, text: str | None) -> AtStep:
     if text is None:
         return lambda step: None
     if matched := _PER_STEP.fullmatch(text):
-        key = matched[1]
-        try:
-            factor: float | None = float(key)
-        except ValueError:
-            value = run.config.get(key, lookup(run.config, key))
-            factor = None if isinstance(value, bool | str) else number(value)
-        if factor is None or not math.isfinite(factor):
-            raise UserError(
-                f"{run.name}: {text}: its config has no number {key!r}: write one, such as step*256"
-            )
-        return lambda step: step * factor
+        factor: Any = flat(run.config).get(matched[1], matched[1])
+        with suppress(ValueError, TypeError, OverflowError):
+            if math.isfinite(factor := float(factor)):
+                return lambda step: step * factor
+        raise UserError(
+            f"{run.name}: {text}: its config has no number {matched[1]!r}: write one, such as step*256"
+        )
     if text not in run.metrics:
         known = nearest(text, run.metrics)
         raise UserError(f"{run.name}: no metric {text!r}: {known}; or step*NUMBER, or step*KEY of the config")
-    steps, values = run.metrics[text]
+    curve = run.metrics[text]
+    steps = [*curve]
 
     def at(step: int) -> float | None:
-        index = int(steps.searchsorted(step, side="right")) - 1
-        value = float(values[index]) if index >= 0 else math.nan
+        index = bisect_right(steps, step) - 1
+        value = curve[steps[index]] if index >= 0 else math.nan
         return value if math.isfinite(value) else None
 
     return at
 
 
-def _tags(run: SourceRun) -> dict[str, str]:
-    """Return the tags that have a value, such as `team=vision`: key → value."""
-    return {key: value for key, equals, value in (tag.partition("=") for tag in run.tags) if equals}
-
-
-def _value(run: SourceRun, key: str) -> Any:
-    """Return the value of a config key, or else of a tag with this key; None if neither exists."""
-    value = run.config.get(key, lookup(run.config, key))
-    return _tags(run).get(key) if value is None else value
-
-
-def _valid_seed(value: Any) -> int | None:
-    if not isinstance(value, bool):
-        with suppress(ValueError, TypeError, OverflowError):
-            if 0 <= (seed := whole_number(value)) < 2**32:
-                return seed
-    return None
+def _values(run: SourceRun) -> dict[str, Any]:
+    """Return the values of the config, and of tags such as `team=vision` where the config has none."""
+    tags = {key: value for key, equals, value in (tag.partition("=") for tag in run.tags) if equals}
+    return tags | {key: value for key, value in flat(run.config).items() if value is not None}
 
 
 # ---- limits of stores
@@ -339,14 +302,14 @@ def _storable_run(run: SourceRun) -> SourceRun:
     """Return a run without negative steps, and with text that every database can store."""
     left_out = Counter(run.left_out)
     metrics = {}
-    for name, (steps, values) in run.metrics.items():
+    for name, curve in run.metrics.items():
         if not name or name != _storable(name) or len(name) > _MOST_NAME_LETTERS:
-            left_out[_INVALID_NAMES] += len(steps)
-            continue
-        first = int(steps.searchsorted(0))
-        left_out["points at negative steps"] += first
-        if len(steps) > first:
-            metrics[name] = steps[first:], values[first:]
+            left_out[_INVALID_NAMES] += len(curve)
+        elif points := {step: value for step, value in curve.items() if step >= 0}:
+            left_out["points at negative steps"] += len(curve) - len(points)
+            metrics[name] = points
+        else:
+            left_out["points at negative steps"] += len(curve)
     origin = _storable(run.origin)
     # JSON has no NaN and no infinities: they become text.
     text = json.dumps({**run.config, ADOPTED_FROM: origin}, ensure_ascii=False, default=str)

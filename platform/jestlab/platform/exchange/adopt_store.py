@@ -16,7 +16,7 @@ from jestlab.platform.planning.identity import folder_suffix
 from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.batches import as_number, write_points
 from jestlab.platform.store.records import ADOPTED, RunState
-from jestlab.platform.store.rows import execute_many, insert, now, to_json, upsert
+from jestlab.platform.store.rows import insert, now, to_json, upsert
 from jestlab.platform.store.tables import (
     AttemptRow,
     CostRow,
@@ -40,13 +40,12 @@ Change = Literal["new", "changed", "same"]
 _DIGEST_KEY = "adopted"
 """Key in the `versions` of a run's attempt; the value is `Placed.digest`."""
 
-_STATES: dict[State, tuple[RunState, str | None]] = {
-    "COMPLETED": (RunState.COMPLETED, None),
-    "FAILED": (RunState.FAILED, "failed, according to its tool"),
-    "CANCELLED": (RunState.CANCELLED, "stopped, according to its tool"),
-    "RUNNING": (RunState.CANCELLED, "had not ended when it was adopted"),
+_REASONS: dict[State, str] = {
+    "FAILED": "failed, according to its tool",
+    "CANCELLED": "stopped, according to its tool",
+    "RUNNING": "had not ended when it was adopted",
 }
-"""State in the other tool → state in the store, and its reason."""
+"""State in the other tool → reason for the state in the store."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +69,12 @@ class Placed:
     @property
     def state(self) -> RunState:
         """State in the store."""
-        return _STATES[self.run.state][0]
+        return RunState.CANCELLED if self.run.state == "RUNNING" else RunState(self.run.state)
 
     def digest(self) -> str:
         """Return a digest of everything that is stored about the run, except its place in studies."""
-        about = [self.seed, self.scores, asdict(replace(self.run, metrics={}, left_out={}))]
-        digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode())
-        for name, (steps, values) in sorted(self.run.metrics.items()):
-            for part in (name.encode(), steps.tobytes(), values.tobytes()):
-                digest.update(len(part).to_bytes(8, "little") + part)
-        return digest.hexdigest()
+        about = [self.seed, self.scores, asdict(replace(self.run, left_out={}))]
+        return hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def score_names(store: Store, study: str) -> set[str]:
@@ -132,27 +127,32 @@ def write(
     study: str,
     placed: Placed,
     author: str,
-    moved: bool = False,
     goal: Goal | None = None,
+    may_move: bool = True,
 ) -> Change:
     """Write a run and its place in a study, in a write transaction; replace an earlier version of the run.
 
-    The study is created if it doesn't exist. `moved` and `goal` are described by `AdoptOptions`.
+    Args:
+        connection: In a write transaction.
+        study: The study, which is created if it doesn't exist.
+        placed: The run.
+        author: Author of its tags and notes.
+        goal: Goal of its scores in a study of only adopted runs.
+        may_move: Whether an earlier version of the run may have another path.
 
     Raises:
         UserError: A different run of the same origin was read at another path.
     """
-    origin, key, digest = placed.run.origin, run_key(placed.fingerprint), placed.digest()
+    key, digest = run_key(placed.fingerprint), placed.digest()
     before = connection.execute(
         select(AttemptRow.number, AttemptRow.versions, AttemptRow.handle).where(AttemptRow.run_id == key)
     ).one_or_none()
     is_same = before is not None and json.loads(before.versions or "{}").get(_DIGEST_KEY) == digest
-    if before is not None and not is_same and not moved and before.handle not in (None, placed.path):
-        # The origins of the other kinds don't depend on the path.
-        has_source_name = origin.startswith(("csv:", "parquet:", "tensorboard:"))
-        remedy = "name this source with --source NAME, or " if has_source_name else ""
-        remedy += "add --moved if it is the same run, moved here"
-        raise UserError(f"{origin} was adopted from {before.handle}, and differs there: {remedy}")
+    if before is not None and not is_same and before.handle not in (None, placed.path) and not may_move:
+        raise UserError(
+            f"{placed.run.origin} was adopted from {before.handle}, and differs there: give --source NAME, "
+            "with the name in its origin if it is the same run, moved here"
+        )
     if not is_same:
         # A retraction ends with a completed attempt of a higher number.
         _write_run(connection, key, placed, 1 if before is None else before.number + 1, digest)
@@ -165,20 +165,19 @@ def write(
 def _write_run(connection: Connection, key: int, placed: Placed, number: int, digest: str) -> None:
     """Insert or update a run with its only attempt, and replace its metrics, scores, and costs."""
     run, step = placed.run, placed.run.last_step
-    state, reason = _STATES[run.state]
+    state, reason = str(placed.state), _REASONS.get(run.state)
     folder = f"runs/adopted{folder_suffix(placed.fingerprint)}"  # contains no files
     began = run.began or run.ended or now()
     identity = {"id": key, "fingerprint": placed.fingerprint, "directory": folder, "created_at": now()}
     about = {
-        "program": ADOPTED, "config": to_json(run.config), "seed": placed.seed, "state": str(state),
+        "program": ADOPTED, "config": to_json(run.config), "seed": placed.seed, "state": state,
         "reason": reason, "step": step, "total_steps": step or None, "updated_at": now(), "failures": 0,
     }  # fmt: skip
     attempt = {
-        "number": number, "state": str(state), "reason": reason, "executor": ADOPTED, "handle": placed.path,
+        "number": number, "state": state, "reason": reason, "executor": ADOPTED, "handle": placed.path,
         "claimed_at": began, "started_at": run.began, "heartbeat_at": run.ended or began,
         "ended_at": run.ended or began, "host": run.host, "device": run.device,
         "code_commit": run.git_commit, "log": f"{folder}/log.txt", "versions": to_json({_DIGEST_KEY: digest}),
-        "first_step": 0, "chips": 0,
     }  # fmt: skip
     scores = [
         score._asdict() | {"attempt": number, "value": as_number(score.value)} for score in placed.scores
@@ -192,20 +191,18 @@ def _write_run(connection: Connection, key: int, placed: Placed, number: int, di
         connection.execute(delete(table).where(table.run_id == key))
     upsert(connection, RunRow, [identity | about], ["id"], [*about])
     for table, values in rows.items():
-        execute_many(connection, insert(connection, table), [{"run_id": key, **value} for value in values])
+        upsert(connection, table, [{"run_id": key, **value} for value in values])
     for name, curve in run.metrics.items():
-        points = zip(*(column.tolist() for column in curve), strict=True)
-        write_points(connection, key, [(step, name, as_number(value)) for step, value in points])
+        write_points(connection, key, [(step, name, as_number(value)) for step, value in curve.items()])
 
 
 def _annotate(connection: Connection, key: int, run: SourceRun, author: str) -> None:
     """Add the tags and the note that the stored run lacks; keep those that users of the store added."""
     about = {"run_id": key, "author": author, "created_at": now()}
-    tags = [about | {"name": name} for name in dict.fromkeys(valid_tags(run.tags))]
-    execute_many(connection, insert(connection, TagRow).on_conflict_do_nothing(), tags)
+    upsert(connection, TagRow, [about | {"name": name} for name in dict.fromkeys(valid_tags(run.tags))])
     same = select(NoteRow.id).where(NoteRow.run_id == key, NoteRow.text == run.notes)
     if run.notes and connection.execute(same).first() is None:
-        connection.execute(insert(connection, NoteRow).values(**about, text=run.notes))
+        upsert(connection, NoteRow, [about | {"text": run.notes}])
 
 
 def _list_in_spec(connection: Connection, study: str, placed: Placed, goal: Goal | None) -> None:

@@ -11,7 +11,7 @@ import math
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from jestlab.platform.exchange.source_run import (
     SourceRun,
     State,
     nested,
-    raise_error,
     report_errors,
     utc,
     whole_number,
@@ -43,7 +42,7 @@ _STATES: dict[object, State] = {
 """MLflow's statuses: numbers in a file store, words in a database."""
 
 
-def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
+def read(path: Path, report: Report) -> Iterator[SourceRun]:
     """Yield the runs that MLflow recorded, except deleted ones.
 
     MLflow stores parameters as text. A parameter becomes a number, true, false, null, or a JSON list or
@@ -129,8 +128,8 @@ def _read_metric(file: Path, name: str, log: MetricLog) -> None:
             if not line.endswith(b"\n"):
                 break
             try:
-                time, value, *step = line.decode().split()
-                log.add(name, whole_number(step[0]) if step else 0, float(value), float(time))
+                _, value, *step = line.decode().split()
+                log.add(name, whole_number(step[0]) if step else 0, float(value))
             except (ValueError, OverflowError) as error:
                 raise ValueError(f"{file.name}, line {number}: expected 'TIME VALUE STEP'") from error
 
@@ -176,7 +175,10 @@ def _read_row(connection: sqlite3.Connection, row: Mapping[str, object]) -> Sour
     try:
         for key, step, value, is_nan in connection.execute(query, [row["run_id"]]):
             if isinstance(value, int | float):
-                log.add(str(key), whole_number(step), math.nan if is_nan else _restore_infinity(float(value)))
+                # MLflow's database stores infinity as the largest float.
+                is_infinite = abs(value) == sys.float_info.max
+                number = math.copysign(math.inf, value) if is_infinite else float(value)
+                log.add(str(key), whole_number(step), math.nan if is_nan else number)
             else:  # SQLite allows any value in any column
                 log.left_out["values that are not numbers"] += 1
         query = "SELECT key, value FROM {} WHERE run_uuid = ?"
@@ -187,11 +189,6 @@ def _read_row(connection: sqlite3.Connection, row: Mapping[str, object]) -> Sour
     except sqlite3.DataError as error:
         raise ValueError(str(error)) from error
     return _run(row, log, params, tags)
-
-
-def _restore_infinity(value: float) -> float:
-    """Return the value that was logged: MLflow's database stores infinity as the largest float."""
-    return math.copysign(math.inf, value) if abs(value) == sys.float_info.max else value
 
 
 # ---- both kinds of store
@@ -230,10 +227,9 @@ def parse_parameter(text: str) -> Any:
     """Return the value of a parameter if writing it gives the same text again, otherwise the text."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
-    try:
+    with suppress(ValueError, RecursionError):
         value = json.loads(text)
         texts = (json.dumps(value, allow_nan=False), json.dumps(value, separators=(",", ":")), str(value))
-    except (ValueError, RecursionError):
-        return text
-    is_value = isinstance(value, int | float | list | dict) and not isinstance(value, bool)
-    return value if is_value and text in texts else text
+        if type(value) in (int, float, list, dict) and text in texts:
+            return value
+    return text

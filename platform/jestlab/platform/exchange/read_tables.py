@@ -4,57 +4,37 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.exchange.source_run import (
+    MetricLog,
     Report,
     SourceRun,
-    curves,
     nested,
-    raise_error,
     report_errors,
     whole_number,
 )
 from jestlab.platform.words import on_one_line
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _CONFIG_PREFIX = "config."
-_REPLACED = "points that a later row of the same step replaced"
-_MOST_CELLS = 50_000_000  # about 4 GB of numbers
-_MOST_CELLS_OF_SMALL_FILES = 4_000_000
+_MOST_BYTES = 1 << 29  # of a table in memory; as Python objects it takes several times as much
+_MOST_BYTES_OF_SMALL_FILES = 1 << 25
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
 _LEADING_ZEROS = re.compile(r"[+-]?0\d+")
 
 
-@dataclass(frozen=True)
-class _Table:
-    """Columns of cells (None, truth values, numbers, text, or lists), and the line of each row."""
-
-    path: Path
-    kind: str
-    columns: dict[str, list[Any]]
-    lines: Sequence[int]
-
-    def error(self, text: str, row: int | None = None) -> UserError:
-        line = "" if row is None else f", {'line' if self.kind == 'csv' else 'row'} {self.lines[row]}"
-        return UserError(on_one_line(f"{self.path}{line}: {text}"))
-
-    def cells(self, name: str, rows: Sequence[int]) -> list[tuple[int, Any]]:
-        """Return (row, cell) for each nonempty cell of a column in some rows."""
-        column = self.columns[name]
-        return [(row, column[row]) for row in rows if column[row] is not None]
-
-
 def read(
     path: Path,
-    report: Report = raise_error,
+    report: Report,
     run: Sequence[str] = (),
     step: str = "step",
     config: Sequence[str] = (),
@@ -85,148 +65,154 @@ def read(
     Raises:
         UserError: The file isn't a table in CSV or Parquet, or a column is missing.
     """
-    table = _read(path, run or ("run",), (*run, *config, step, seed, "run"))
-    columns = table.columns
+    kind, table = _load(path, run or ("run",), (*run, *config, step, seed, "run"))
     for name in (*run, *config, *([step] if step != "step" else [])):
-        if name not in columns:
-            raise table.error(f"no column {name}: {nearest(name, columns)}")
-    identifiers = [*run] or (["run"] if "run" in columns else [])
-    step_column = step if step in columns else ""  # empty for a table without steps
-    runs: dict[tuple[str, ...], list[int]] = {}
-    for row in range(len(table.lines)):
-        key = tuple(columns[name][row] for name in identifiers)
-        if None in key:
-            raise table.error("the name of the run is empty", row)
-        runs.setdefault(key or (path.stem if step_column else str(row + 1),), []).append(row)
-    if not step_column and (again := [rows[1] for rows in runs.values() if len(rows) > 1]):
-        remedy = "name the column of steps with --step, or more columns that identify a run with --run"
-        raise table.error(f"a second row of a run, but the table has no column of steps: {remedy}", again[0])
-    others = sorted(name for name in columns if name not in (*identifiers, step_column))
+        if name not in table:
+            raise UserError(f"{path}: no column {name}: {nearest(name, table.columns)}")
+    has_steps, is_named = step in table, bool(run) or "run" in table
+    if not has_steps:
+        table[step] = 0
+    if not is_named:
+        table["run"] = path.stem if has_steps else [*map(str, range(1, len(table) + 1))]
+    identifiers = [*run] or ["run"]
+    if not (empty := table[table[identifiers].isna().any(axis=1)]).empty:
+        raise _error(path, empty.index[0], "the name of the run is empty")
+    if not (has_steps and is_named) and any(again := table.duplicated([*identifiers, step])):
+        remedy = "name the column of steps with --step, or the columns that identify a run with --run"
+        raise _error(path, again.idxmax(), f"a second row of a run at the same step: {remedy}")
+    parts = table.groupby(identifiers, sort=False)
+    runs = parts.ngroup()
+    others = sorted(set(table.columns) - {*identifiers, step})
     keys = {
         name: name.removeprefix(_CONFIG_PREFIX)
         for name in others
         if name in (*config, seed)
         or name.startswith(_CONFIG_PREFIX)
-        or (not config and _is_config(columns[name], [*runs.values()], bool(step_column)))
+        or (not config and _is_config(table[name], runs, has_steps))
     }
-    if len({*keys.values()}) < len(keys):
-        twice = Counter(keys.values()).most_common(1)[0][0]
-        raise table.error(f"two columns for the config key {twice}: rename one")
-    if not (identifiers or step_column or keys) and len(runs) > 1:
-        raise table.error("no column step or run: name it with --step COLUMN or --run COLUMNS")
-    metrics = [name for name in others if name not in keys]
-    if not any(_is_number(cell) for name in metrics for cell in columns[name]):
-        raise table.error("no metrics: expected columns of numbers that aren't config")
-    for key, rows in runs.items():
+    if not (is_named or has_steps or keys) and len(table) > 1:
+        raise UserError(f"{path}: no column step or run: name it with --step COLUMN or --run COLUMNS")
+    for cells, rows in parts:
+        key = [*map(str, cells)]
         name = place = key[0]
-        identity = dict(zip(identifiers, key, strict=True)) if identifiers else {}
         if len(key) > 1:
             # Quoted, so that ("a/b", "c") and ("a", "b/c") are different runs.
             place = "/".join(quote(part, safe="") for part in key)
-            name = ", ".join(f"{column}={part}" for column, part in identity.items())
-        origin = f"{table.kind}:{source or path.name}#{place}"
+            name = ", ".join(f"{column}={part}" for column, part in zip(identifiers, key, strict=True))
         with report_errors(report, path):
-            parts = _read_run(table, rows, identity, step_column, keys, metrics)
-            yield SourceRun(origin, name, state="COMPLETED", **parts)
+            values = _read_config(path, rows, keys)
+            if len(key) > 1:
+                values |= {column: parse_cell(part) for column, part in zip(identifiers, key, strict=True)}
+            log = _read_metrics(path, rows, step, [each for each in others if each not in keys])
+            origin = f"{kind}:{source or path.name}#{place}"
+            yield SourceRun(origin, name, nested(values), log.curves(), "COMPLETED", left_out=log.left_out)
 
 
-def _read_run(
-    table: _Table,
-    rows: list[int],
-    identity: Mapping[str, str],
-    step_column: str,
-    keys: Mapping[str, str],
-    metrics: Sequence[str],
-) -> dict[str, Any]:
-    """Read the config and curves of a run from its rows, and count the cells that were left out."""
-    step_of_row = dict.fromkeys(rows, 0)
-    for row in rows if step_column else ():
-        cell = table.columns[step_column][row]
-        try:
-            # In a file with decimal commas, "1.000" may mean one thousand: reject it.
-            step_of_row[row] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
-        except ValueError:
-            raise table.error(f"invalid {step_column} {shown(cell)}: expected a whole number", row) from None
-    if step_column and not identity and len({*step_of_row.values()}) < len(rows):
-        twice = Counter(step_of_row.values()).most_common(1)[0][0]
-        remedy = "name the columns that identify a run with --run"
-        raise table.error(f"several rows have the step {twice}: {remedy}")
-    config = dict[str, Any]()
-    for name, key in keys.items():
-        for row, cell in table.cells(name, rows):
-            if not _same(config.setdefault(key, cell), cell):
-                remedy = "name the columns that identify a run with --run, or other columns with --config"
-                raise table.error(f"column {name} has different values in one run: {remedy}", row)
-    if len(identity) > 1:
-        config |= {column: parse_cell(part) for column, part in identity.items()}
-    left_out, points = Counter[str](), []
-    for name in metrics:
-        for row, cell in table.cells(name, rows):
-            if _is_number(cell):
-                points.append((name, step_of_row[row], float(cell)))
-            else:
-                left_out[on_one_line(f"cells of column {name} that aren't numbers")] += 1
-    read_curves = curves(points)
-    left_out[_REPLACED] = len(points) - sum(len(curve[0]) for curve in read_curves.values())
-    return {"config": nested(config), "metrics": read_curves, "left_out": +left_out}
+def _error(path: Path, line: Any, text: str) -> UserError:
+    return UserError(on_one_line(f"{path}, line {line}: {text}"))
 
 
-def _is_config(cells: Sequence[Any], runs: Sequence[Sequence[int]], has_steps: bool) -> bool:
-    """Return whether a column that the user didn't name is config rather than a metric; see `read`."""
-    filled = [cell for cell in cells if cell is not None]
-    is_text = sum(isinstance(cell, bool) or not _is_number(cell) for cell in filled) * 2 > len(filled)
-    if not has_steps:
-        return is_text
-    groups = [[cells[row] for row in rows] for rows in runs]
-    groups = [group for group in groups if any(cell is not None for cell in group)]
-    if not all(_same(group[0], cell) for group in groups for cell in group):
-        return False
-    differs = any(group[0] != groups[0][0] for group in groups)
-    return is_text or (differs and any(len(group) > 1 for group in groups))
+def _cells(column: pd.Series[Any]) -> list[tuple[Any, Any]]:
+    """Return (line, cell) for each nonempty cell of a column; NaN isn't empty."""
+    return [(line, cell) for line, cell in column.items() if cell is not None]
 
 
 def _is_number(cell: Any) -> bool:
     return isinstance(cell, int | float)
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two cells are equal. NaN equals NaN, but true doesn't equal 1."""
-    both_nan = one != one and other != other
-    return both_nan or bool(one == other and isinstance(one, bool) == isinstance(other, bool))
+def _is_config(column: pd.Series[Any], runs: pd.Series[int], has_steps: bool) -> bool:
+    """Return whether a column that the user didn't name is config rather than a metric; see `read`."""
+    cells = dict(_cells(column))
+    is_text = sum(isinstance(cell, bool) or not _is_number(cell) for cell in cells.values()) * 2 > len(cells)
+    if not has_steps:
+        return is_text
+    values: dict[int, set[str]] = {}  # of each run, by number; as text, NaN equals NaN
+    for line, cell in cells.items():
+        values.setdefault(runs[line], set()).add(repr(cell))
+    is_constant = all(len(each) == 1 for each in values.values())
+    differs = len(set().union(*values.values())) > 1 and len(cells) > len(values)
+    return is_constant and (is_text or differs)
+
+
+def _read_config(path: Path, rows: pd.DataFrame, keys: Mapping[str, str]) -> dict[str, Any]:
+    config = dict[str, Any]()
+    for name, key in keys.items():
+        for line, cell in _cells(rows[name]):
+            if repr(config.setdefault(key, cell)) != repr(cell):
+                remedy = "name the columns that identify a run with --run, or other columns with --config"
+                raise _error(path, line, f"column {name} has different values in one run: {remedy}")
+    return config
+
+
+def _read_metrics(path: Path, rows: pd.DataFrame, step: str, metrics: Sequence[str]) -> MetricLog:
+    steps = dict[Any, int]()
+    for line, cell in rows[step].items():
+        try:
+            # In a file with decimal commas, "1.000" may mean one thousand: reject it.
+            steps[line] = whole_number(None if isinstance(cell, str) and "." in cell else cell)
+        except ValueError:
+            raise _error(path, line, f"invalid {step} {shown(cell)}: expected a whole number") from None
+    log = MetricLog()
+    for name in metrics:
+        for line, cell in _cells(rows[name]):
+            if _is_number(cell):
+                log.add(name, steps[line], float(cell))
+            else:
+                log.left_out[on_one_line(f"cells of column {name} that aren't numbers")] += 1
+    return log
 
 
 # ---- files
 
+_Table = tuple[list[str], Sequence[Sequence[Any]], Sequence[int]]
+"""Names of the columns, their cells, and the line of each row."""
 
-def _read(path: Path, text_columns: Collection[str], known_columns: Sequence[str]) -> _Table:
-    """Read a table.
 
-    Keep columns in `text_columns` as text. Match names in `known_columns` case-insensitively if there is no
-    exact match.
+def _load(path: Path, text_columns: Sequence[str], known: Sequence[str]) -> tuple[str, pd.DataFrame]:
+    """Read a table, indexed by line: "csv" or "parquet", and the table.
+
+    Cells are None, truth values, numbers, text, or lists. Columns in `text_columns` are text. Names in
+    `known` match case-insensitively if there is no exact match.
     """
+    import pandas as pd
+
     if not path.is_file():
         raise UserError(f"{path}: no such file: expected a table in CSV or Parquet")
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     names, columns, lines = (_read_parquet if is_parquet else _read_csv)(path)
     names = [name.strip() for name in names]
-    lower = {name.lower(): name for name in reversed(known_columns) if name not in names}
-    names = [name if name in known_columns else lower.get(name.lower(), name) for name in names]
-    table = _Table(path, "parquet" if is_parquet else "csv", dict(zip(names, columns, strict=True)), lines)
+    lower = {name.lower(): name for name in reversed(known) if name not in names}
+    names = [name if name in known else lower.get(name.lower(), name) for name in names]
     if bad := [name for name in names if not name or names.count(name) > 1]:
-        raise table.error(f"column {bad[0]!r} is unnamed or duplicated: rename it")
-    others = [cells for name, cells in table.columns.items() if name not in text_columns and not is_parquet]
+        raise UserError(f"{path}: column {bad[0]!r} is unnamed or duplicated: rename it")
+    others = [cells for name, cells in zip(names, columns, strict=True) if name not in text_columns]
     # In a file with decimal commas, points may separate thousands: keep cells such as 1.000 as text.
-    has_commas = any(_DECIMAL_COMMA.fullmatch(cell) for cells in others for cell in cells)
-    for cells in others:
-        cells[:] = [cell if has_commas and _THOUSANDS.fullmatch(cell) else parse_cell(cell) for cell in cells]
-    for name in table.columns.keys() & text_columns:
-        table.columns[name] = [None if cell in (None, "") else str(cell) for cell in table.columns[name]]
-    return table
+    has_commas = not is_parquet and any(_DECIMAL_COMMA.fullmatch(cell) for cells in others for cell in cells)
+
+    def value(cell: Any) -> Any:
+        is_other = has_commas and _THOUSANDS.fullmatch(cell)
+        return parse_cell(cell) if isinstance(cell, str) and not is_other else cell
+
+    def text(cell: Any) -> str | None:
+        return None if cell in (None, "") else str(cell)
+
+    kinds: list[Callable[[Any], Any]] = [text if name in text_columns else value for name in names]
+    cells = [[*map(kind, cells)] for kind, cells in zip(kinds, columns, strict=True)]
+    rows = {name: pd.Series(each, pd.Index(lines), object) for name, each in zip(names, cells, strict=True)}
+    return "parquet" if is_parquet else "csv", pd.DataFrame(rows)
 
 
-def _read_csv(path: Path) -> tuple[list[str], list[list[Any]], Sequence[int]]:
-    """Return the names of the columns, the text of their cells, and the line of each row."""
+def _check_size(path: Path, size: int, most: int = _MOST_BYTES) -> None:
+    if size > most:
+        raise UserError(
+            f"{path}: more than {most / 1e6:.0f} MB in memory: split the table by runs, or leave out columns"
+        )
+
+
+def _read_csv(path: Path) -> _Table:
+    _check_size(path, path.stat().st_size)
     rows, lines = list[list[str]](), list[int]()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -246,12 +232,11 @@ def _read_csv(path: Path) -> tuple[list[str], list[list[Any]], Sequence[int]]:
                         raise csv.Error(f"{len(row)} cells instead of {len(names)}")
                     rows.append(row[: len(names)])
                     lines.append(reader.line_num)
-                    _check_size(path, len(rows) * len(names))
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid UTF-8 ({error.reason}): write it again in UTF-8") from error
     except csv.Error as error:
-        raise UserError(on_one_line(f"{path}, line {reader.line_num}: not valid CSV ({error})")) from error
-    return names, [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names], lines
+        raise _error(path, reader.line_num, f"not valid CSV ({error})") from error
+    return names, [*zip(*rows, strict=True)] or [()] * len(names), lines
 
 
 def parse_cell(text: str) -> Any:
@@ -268,20 +253,19 @@ def parse_cell(text: str) -> Any:
     return text if stripped else None
 
 
-def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]], Sequence[int]]:
+def _read_parquet(path: Path) -> _Table:
     import pyarrow
     import pyarrow.parquet
 
     try:
         file = pyarrow.parquet.ParquetFile(path)
-        cells = file.metadata.num_rows * file.metadata.num_columns
-        _check_size(path, cells)
-        batches, sum_bytes = list[pyarrow.RecordBatch](), 0
+        batches, size = list[pyarrow.RecordBatch](), 0
         # A small file can expand to a lot of text, repeated in each row: check after every few rows.
+        most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL_FILES, 64 * path.stat().st_size))
         for batch in file.iter_batches(256):
             batches.append(batch)
-            sum_bytes += batch.nbytes
-            _check_size(path, cells, sum_bytes)
+            size += max(batch.nbytes, 8 * batch.num_rows * batch.num_columns)
+            _check_size(path, size, most)
         table = pyarrow.Table.from_batches(batches, file.schema_arrow)
         while any(pyarrow.types.is_struct(field.type) for field in table.schema):
             table = table.flatten()
@@ -293,18 +277,7 @@ def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]], Sequence[int]
 
 
 def _plain(cell: Any) -> Any:
-    if cell is None or isinstance(cell, bool | int | float | str):
-        return cell
-    if isinstance(cell, list):
-        return [_plain(one) for one in cell]
+    """Convert a cell to None, a truth value, a number, text, or a list."""
     if isinstance(cell, bytes):
         return cell.decode(errors="backslashreplace")
-    return parse_cell(str(cell))  # such as a decimal number or a time
-
-
-def _check_size(path: Path, cells: int, sum_bytes: int = 0) -> None:
-    """Raise UserError if a table has more cells or bytes than fit in memory."""
-    most = min(_MOST_CELLS, max(_MOST_CELLS_OF_SMALL_FILES, 8 * path.stat().st_size))
-    if cells > most or sum_bytes > 64 * most:
-        size = f"{most / 1e6:.0f} million cells, or {most / 16e6:.1f} GB of text"
-        raise UserError(f"{path}: more than {size}: split the table by runs, or leave out columns")
+    return cell if isinstance(cell, bool | int | float | list | None) else str(cell)

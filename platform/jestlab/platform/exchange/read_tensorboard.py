@@ -16,7 +16,6 @@ from jestlab.platform.exchange.source_run import (
     SourceRun,
     State,
     nested,
-    raise_error,
     report_errors,
     utc,
 )
@@ -28,7 +27,7 @@ _NUMBER_TYPES = (1, 2, 3, 9, 10, 19)  # float, double, int32, int64, bool, half
 _RECORD_OVERHEAD_BYTES = 16  # length and two checksums
 
 
-def read(path: Path, report: Report = raise_error, source: str | None = None) -> Iterator[SourceRun]:
+def read(path: Path, report: Report, source: str | None = None) -> Iterator[SourceRun]:
     """Yield the runs in and below a folder: each folder with event files is a run, named by its path.
 
     Scalars become metrics, and the hyperparameters of the HParams plugin become the config. PyTorch and

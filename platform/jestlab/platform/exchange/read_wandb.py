@@ -29,7 +29,6 @@ from jestlab.platform.exchange.source_run import (
     State,
     number,
     put,
-    raise_error,
     report_errors,
     utc,
     whole_number,
@@ -37,11 +36,9 @@ from jestlab.platform.exchange.source_run import (
 from jestlab.platform.spec.tree import without
 
 _INTERNAL = ("_wandb", "_step", "_runtime", "_timestamp")
-_MOST_LEVELS = 100
-_MOST_METADATA_BYTES = 1 << 20
 
 
-def read(path: Path, report: Report = raise_error) -> Iterator[SourceRun]:
+def read(path: Path, report: Report) -> Iterator[SourceRun]:
     """Yield the runs in a W&B folder.
 
     A log that ends with an incomplete record, because the process was killed, is read up to that record. A
@@ -94,8 +91,6 @@ def _read_runs(files: Iterable[Path]) -> list[SourceRun]:
                 log.exit_code, log.is_new_file = None, True
             if log is not None:
                 log.add(record)
-        if log is not None:
-            log.read_metadata(file.parent / "files" / "wandb-metadata.json")
     return [log.run() for log in logs.values()]
 
 
@@ -193,7 +188,7 @@ class _RunLog:
         self.is_new_file = True  # until the first step of the current file is added
 
     def run(self) -> SourceRun:
-        for name in self.summary.keys() - self.metrics.names:
+        for name in self.summary.keys() - self.metrics.points.keys():
             self.metrics.add(name, max(self.step, 0), self.summary[name])
         ended = None
         if self.exit_code is not None:
@@ -271,27 +266,13 @@ class _RunLog:
                 numbers |= _numbers(".".join(path), value)
         return numbers
 
-    def read_metadata(self, file: Path) -> None:
-        """Read the machine and the commit from the file in which older W&B versions store them."""
-        if file.is_symlink() or file.parent.is_symlink() or not file.is_file():
-            return
-        if file.stat().st_size > _MOST_METADATA_BYTES:
-            raise ValueError(f"{file} is larger than 1 MiB")
-        metadata = json.loads(file.read_bytes())
-        self.about.git.commit = self.about.git.commit or str((metadata.get("git") or {}).get("commit") or "")
-        self.about.host = self.about.host or str(metadata.get("host") or "")
-        self.machine.device = self.machine.device or str(metadata.get("gpu") or "")
-
 
 def _items(items: Iterable[Any]) -> list[tuple[list[str], Any]]:
     """Return the path and the value of each item."""
-    pairs = []
-    for item in items:
-        path = [*item.nested_key] or [item.key]
-        if len(path) > _MOST_LEVELS:
-            raise ValueError(f"a key of {len(path)} levels")
-        pairs.append((path, json.loads(item.value_json) if item.value_json else None))
-    return pairs
+    return [
+        ([*item.nested_key] or [item.key], json.loads(item.value_json) if item.value_json else None)
+        for item in items
+    ]
 
 
 def _numbers(name: str, value: Any) -> dict[str, float]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from jestlab.platform.errors import UserError, shown
@@ -24,10 +21,8 @@ State = Literal["COMPLETED", "FAILED", "CANCELLED", "RUNNING"]
 Report = Callable[[UserError], None]
 """Called with the error of each run that can't be read; the other runs are still read."""
 
-Steps = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64]
-Curve = tuple[Steps, Values]
-"""The distinct steps of a metric in ascending order, and the value at each step."""
+Curves = dict[str, dict[int, float]]
+"""Name of a metric → step → value, with steps in ascending order."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class SourceRun:
     origin: str
     name: str
     config: dict[str, Any]
-    metrics: dict[str, Curve]
+    metrics: Curves
     state: State
     began: datetime | None = None
     ended: datetime | None = None
@@ -63,7 +58,7 @@ class SourceRun:
     @property
     def last_step(self) -> int:
         """The last step of its metrics; 0 if it has none."""
-        return max((int(steps[-1]) for steps, _ in self.metrics.values()), default=0)
+        return max((step for curve in self.metrics.values() for step in curve), default=0)
 
 
 class Score(NamedTuple):
@@ -90,11 +85,6 @@ _PARSER_ERRORS = (
 """Exceptions that parsers raise for damaged or malicious files."""
 
 
-def raise_error(error: UserError) -> None:
-    """Raise the error: the `Report` of callers that stop at the first error."""
-    raise error
-
-
 @contextmanager
 def report_errors(report: Report, place: object) -> Iterator[None]:
     """Catch an error in the block, which reads a run, and report it with the place of the run."""
@@ -109,81 +99,37 @@ def report_errors(report: Report, place: object) -> Iterator[None]:
 
 
 class MetricLog:
-    """The metrics of a run: one table of name, step, value, and time, in the order of writing.
+    """The metrics of a run, from points in the order of writing; the last value at a step counts.
 
     Attributes:
-        names: Names of all metrics, including those whose points were all dropped.
-        left_out: Description of points that were dropped → their number.
+        points: Name → step → value.
+        left_out: Description of points and other values that aren't part of the curves → their number.
     """
 
-    REPLACED = "points that a restart replaced"
+    REPLACED = "points that a later one of the same step, or a restart, replaced"
 
     def __init__(self) -> None:
-        self.names = set[str]()
+        self.points: Curves = {}
         self.left_out = Counter[str]()
-        self._points: list[tuple[str, int, float, float]] = []
-        self._restarts: list[tuple[int, int]] = []  # number of points before the restart, and its first step
 
-    def add(self, name: str, step: int, value: float, time: float | None = None) -> None:
-        """Append a point.
+    def add(self, name: str, step: int, value: float) -> None:
+        """Add a point. The step has at most 64 bits; the value may be NaN or infinite."""
+        points = self.points.setdefault(name, {})
+        if step in points:
+            self.left_out[self.REPLACED] += 1
+        points[step] = value
 
-        Args:
-            name: The metric.
-            step: A whole number of at most 64 bits.
-            value: May be NaN or infinite.
-            time: When the point was written; None if all points are added in the order of writing.
-        """
-        self.names.add(name)
-        self._points.append((name, step, value, len(self._points) if time is None else time))
-
-    def drop_from(self, step: int) -> None:
+    def drop_from(self, first: int) -> None:
         """Drop the points so far at this step and later steps, because the run restarted at this step."""
-        self._restarts.append((len(self._points), step))
+        for name, points in self.points.items():
+            self.points[name] = {step: value for step, value in points.items() if step < first}
+            self.left_out[self.REPLACED] += len(points) - len(self.points[name])
 
-    def curves(self) -> dict[str, Curve]:
-        """Return the curve of each metric, sorted by name.
-
-        If a metric goes back to a step that it already has, the run restarted at this step. The points of all
-        metrics are dropped that were written from the old point at this step until the new one. The last
-        value at a step counts.
-        """
-        import pandas as pd
-
-        if not self._points:
-            return {}
-        table = pd.DataFrame(self._points, columns=["name", "step", "value", "time"])
-        for count, step in self._restarts:
-            table = table[(table.index >= count) | (table["step"] < step)]
-        table = table.sort_values("time", kind="stable")
-        times = table["time"].to_numpy()
-        previous = table.groupby(["name", "step"])["time"].shift()
-        goes_back = (table.groupby("name")["step"].diff() < 0) & previous.notna()
-        replaced: list[tuple[float, float]] = []  # disjoint intervals of time, half open
-        for end, start in zip(times[goes_back], previous[goes_back], strict=True):
-            index = bisect_right(replaced, (start, np.inf))
-            # Metrics that are logged less often go back later, when their old points are already replaced.
-            if index == 0 or start >= replaced[index - 1][1]:
-                replaced[index:] = [(start, end)]
-        table = table[np.searchsorted(np.ravel(replaced), times, side="right") % 2 == 0]
-        self.left_out[self.REPLACED] += len(self._points) - len(table)
-        return {str(name): curve(part["step"], part["value"]) for name, part in table.groupby("name")}
-
-
-def curve(steps: npt.ArrayLike, values: npt.ArrayLike) -> Curve:
-    """Return the curve of points in the order of writing: the last value at each step counts."""
-    written = np.asarray(steps, np.int64)[::-1]
-    unique, index = np.unique(written, return_index=True)
-    return unique, np.asarray(values, np.float64)[::-1][index]
-
-
-def curves(points: Iterable[tuple[str, int, float]]) -> dict[str, Curve]:
-    """Return the curve of each name from points (name, step, value) in the order of writing."""
-    columns: dict[str, tuple[list[int], list[float]]] = {}
-    for name, step, value in points:
-        steps, values = columns.setdefault(name, ([], []))
-        steps.append(step)
-        values.append(value)
-    return {name: curve(*columns[name]) for name in sorted(columns)}
+    def curves(self) -> Curves:
+        """Return the curve of each metric that has points; names and steps are sorted."""
+        return {
+            name: dict(sorted(self.points[name].items())) for name in sorted(self.points) if self.points[name]
+        }
 
 
 def utc(seconds: float | None) -> datetime | None:

@@ -121,29 +121,19 @@ class Vertex(_Section):
     Attributes:
         project: Id of the project.
         region: Region of its TPU quota.
-        staging: `gs://…` for files that Vertex AI writes.
         service_account: Account of the jobs; None for Vertex AI's default.
         network: Peered VPC of the jobs, `projects/NUMBER/global/networks/NAME`.
         store_secret: Version of a secret in Secret Manager with the store's URL.
-        nfs: `SERVER:/PATH` to mount at /mnt/nfs/lab; requires `network`.
-        root: Folder of the lab in jobs: /gcs/BUCKET/…, where Vertex AI mounts buckets, or /mnt/nfs/lab. A lab
-            in a bucket doesn't use it.
+        root: Folder of the lab in jobs: /gcs/BUCKET/…, where Vertex AI mounts buckets. A lab in a bucket
+            doesn't use it.
     """
 
     project: str | None = None
     region: _Region | None = None
-    staging: str | None = None
     service_account: str | None = None
     network: str | None = None
     store_secret: _GoogleSecret | None = None
-    nfs: str | None = None
     root: _Folder | None = None
-
-    @model_validator(mode="after")
-    def _nfs_is_reached(self) -> Vertex:
-        if self.nfs is not None and self.network is None:
-            raise ValueError("`nfs` requires `network`, to reach the server")
-        return self
 
 
 class Settings(_Section):

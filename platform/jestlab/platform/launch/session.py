@@ -366,7 +366,7 @@ def _prepare(
         since=since,
     )
     # For attempts of earlier launches.
-    others = functools.cache(lambda other: executors.find(other, settings, lab))
+    others = functools.cache(lambda other: executors.get(other, None, settings, lab))
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
         if not store.rows(select(AttemptRow.id).limit(1)):

@@ -6,10 +6,8 @@ resumes in the same round, and two concurrent launches share the work of the sam
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.claims import Until
@@ -110,26 +108,19 @@ def first_seeds(plan: Plan, seeds: Callable[[str], int], others: Collection[str]
         if (fingerprint := open_.pop()) not in chosen:
             chosen.add(fingerprint)
             open_.update(runs[fingerprint].needs.values())
-    return _restrict(plan, chosen, seeds)
+    labels = [one.label for one in plan.waiting]  # one for each seed, in order
+    waiting = (one for i, one in enumerate(plan.waiting) if labels[:i].count(one.label) < seeds(one.label))
+    return replace(without(plan, runs.keys() - chosen), waiting=tuple(waiting))
 
 
 def without(plan: Plan, fingerprints: Collection[str]) -> Plan:
     """Return a plan without some runs. They remain members of their studies when this plan is recorded."""
-    return _restrict(plan, set(plan.fingerprints).difference(fingerprints), lambda _: sys.maxsize)
-
-
-def _restrict(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) -> Plan:
-    def seeds_of(study: str, label: str) -> int:
-        return seeds(f"{study}/{label}")
-
-    labels = [one.label for one in plan.waiting]  # one for each seed, in order
-    waiting = (one for i, one in enumerate(plan.waiting) if labels[:i].count(one.label) < seeds(one.label))
+    left_out = set(plan.fingerprints).intersection(fingerprints)
     return replace(
         plan,
-        runs=tuple(run for run in plan.runs if run.fingerprint in chosen),
-        parts=tuple(_restrict(part, chosen, partial(seeds_of, part.study.name)) for part in plan.parts),
-        waiting=tuple(waiting),
-        later=plan.later.union(plan.fingerprints).difference(chosen),
+        runs=tuple(run for run in plan.runs if run.fingerprint not in left_out),
+        parts=tuple(without(part, fingerprints) for part in plan.parts),
+        later=plan.later | left_out,
     )
 
 

@@ -101,9 +101,7 @@ class Timings:
 
         None if no device has measurements of both.
         """
-        first, second = (
-            self.paces.get(config_key(program, stored_form(config)), {}) for config in (own, other)
-        )
+        first, second = (self.paces.get(config_key(program, config), {}) for config in (own, other))
         shared = [device for device in first if device in second]
         if not shared:
             return None
@@ -121,7 +119,7 @@ class Timings:
 
         if text(stored_form(other.config)) not in map(text, self.launched.get(other.label, ())):
             return None
-        key = config_key(run.program, stored_form(run.config))
+        key = config_key(run.program, run.config)
         for config in self.launched.get(run.label, ()):
             if config_key(run.program, config) == key:
                 return length_of(run.program, config)
@@ -150,7 +148,7 @@ def examples_in_time(run: TimedRun, other: TimedRun, timings: Timings) -> int | 
     if (paces := timings.pace(run.program, run.config, other.config)) is None:
         return None
     pace, other_pace = paces
-    examples = length_of(other.program, stored_form(other.config)) * other_pace / pace
+    examples = length_of(other.program, other.config) * other_pace / pace
     steps = round(examples / run.price.step.batch_size)
     if steps < 1:
         raise UserError(f"{other.label} takes less time than one step of {run.label}")
@@ -163,14 +161,14 @@ def matches_seconds(study: StudySpec) -> bool:
     return any(run.match is not None and run.match.kind == "seconds" for run in runs)
 
 
-def length_of(program: Program, config: dict[str, Any]) -> int:
+def length_of(program: Program, config: Config) -> int:
     """Return the training length in a config."""
-    return int(lookup(config, program.extent or ()))
+    return int(lookup(stored_form(config), program.extent or ()))
 
 
-def config_key(program: Program, config: dict[str, Any]) -> str:
+def config_key(program: Program, config: Config) -> str:
     """Return a key for configs with the same speed: the program, and the config without seed and length."""
-    rest = without(config, [SEED])
+    rest = without(stored_form(config), [SEED])
     if program.extent is not None:
         rest = without(rest, program.extent)
     return f"{program.name} {json.dumps(rest, sort_keys=True)}"

@@ -52,7 +52,7 @@ def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
     patterns = dict.fromkeys(declared.declared)
     for run in plan.runs:
         program = programs.get(run.program)
-        recorded_by = OF_PROGRAM.get(run.program, ())
+        recorded_by: Collection[str] = OF_PROGRAM.get(run.program, ())
         if program.records is not None:
             recorded_by = program.records(program.read(run.config))
         patterns |= dict.fromkeys(recorded_by)

@@ -288,8 +288,8 @@ class _Planner:
             UserError: Neither the study nor the store has a run with its config.
         """
         program, label = _program(member), member.variant.label
-        measured_by = self._labels_by_key.get(config_key(program, stored_form(member.config)))
-        if measured_by is None and config_key(program, stored_form(config)) not in self._timings.paces:
+        measured_by = self._labels_by_key.get(config_key(program, member.config))
+        if measured_by is None and config_key(program, config) not in self._timings.paces:
             raise UserError(
                 f"the time per example of {label} is unknown: add a run with the same config and any "
                 "examples_seen, without match"
@@ -303,7 +303,7 @@ class _Planner:
         labels: dict[str, str] = {}
         for member in self._members:
             if member.match is None:
-                key = config_key(_program(member), stored_form(member.config))
+                key = config_key(_program(member), member.config)
                 labels.setdefault(key, member.variant.label)
         return labels
 

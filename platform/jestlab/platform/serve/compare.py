@@ -15,7 +15,6 @@ from jestlab.analysis.colors import BASELINE, REFERENCE, LabelColor, numbered
 from jestlab.analysis.intervals import CI, Gap, direction, paired
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.query import distinct
-from jestlab.analysis.results import Snapshot
 from jestlab.analysis.tables.core import Column, Table
 from jestlab.analysis.tables.formats import OnPage
 from jestlab.analysis.tables.show import MISSING, decimals, heading, known
@@ -134,11 +133,8 @@ def _groups(runs: Sequence[ShownRun]) -> list[Group]:
 
 def _color(run: ShownRun) -> LabelColor:
     """Return the color of a run's label in its experiment."""
-    if not run.places:
-        return REFERENCE
-    with run.served.store.reading() as connection:
-        colors = Snapshot("", connection).colors(run.places[0].experiment)
-    return colors.get(run.places[0].label, REFERENCE)
+    colors = run.served.status(run.places[0].experiment).colors if run.places else {}
+    return colors[run.places[0].label] if colors else REFERENCE
 
 
 def _base(groups: Sequence[Group], name: str | None) -> Group | None:
@@ -185,7 +181,7 @@ def _scores(groups: Sequence[Group], base: Group) -> Markup:
     swatch = Markup('<i class="swatch" style="background:{}"></i>')
     before = {row["row"]: swatch.format(row["color"]) for row in rows}
     table = Table("compared", "", pd.DataFrame(rows), columns)
-    return Markup(table.html(OnPage("compared", cards=True, before=before)))
+    return Markup(table.html(OnPage("summary", before=before)))  # whose rows are cards on phones
 
 
 def _row(name: str, metric: Metric, group: Group, base: Group) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def page(labs: Labs, request: Request) -> str:
     if is_whole:
         with suppress(UserError):  # the request for the results reports it
             made = served.results.of(name)
-    scores, sort = made.parts.scores if made else Scores(), query.get("sort", "")
+    scores, sort = made.scores if made else Scores(), query.get("sort", "")
     chosen = _requested_groups(status, query)
     labels = _in_order(chosen.values(), scores, sort)
     pages = max(1, -(-len(labels) // PER_PAGE))
@@ -162,7 +162,7 @@ def results(labs: Labs, request: Request) -> Response:
     headers = {"etag": made.etag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == made.etag:
         return Response(status_code=304, headers=headers)
-    return HTMLResponse(made.parts.html, headers=headers)
+    return HTMLResponse(made.html, headers=headers)
 
 
 def figure(labs: Labs, request: Request) -> Response:
@@ -235,8 +235,6 @@ include all extremes.
 
 def curves_of(store: Store, fingerprints: Sequence[str], metric: str) -> dict[str, Curve]:
     """Read the curve of a metric of each run, thinned for a plot, the more the more curves it has."""
-    import pandas as pd
-
     width = max(_NARROWEST, min(_WIDEST, _COLUMNS // max(1, len(fingerprints))))
     curves = {}
     with store.reading() as connection:
@@ -247,9 +245,11 @@ def curves_of(store: Store, fingerprints: Sequence[str], metric: str) -> dict[st
             kept = thinned(x, y, width)
             curves[run] = {"x": x[kept].astype(np.int64).tolist(), "y": finite(y[kept])}
             if len(kept) < len(points):
-                columns = np.minimum((x - x[0]) * width // (x[-1] - x[0]), width - 1)
-                means = pd.Series(y).groupby(columns).transform("mean")
-                curves[run]["mean"] = finite(means.to_numpy()[kept])
+                columns = np.minimum((x - x[0]) * width // (x[-1] - x[0]), width - 1).astype(np.int64)
+                known = np.isfinite(y)
+                sums, counts = (np.bincount(columns[known], weights, width) for weights in (y[known], None))
+                with np.errstate(invalid="ignore"):  # a column without a finite value
+                    curves[run]["mean"] = finite((sums / counts)[columns[kept]])
     return curves
 
 

@@ -57,7 +57,7 @@ def _overview(row: dict[str, Any]) -> Overview | None:
     if sum(about.counts.values()) <= MOST_RUNS:
         return served.overviews.of(about.name, row["key"])
     made = served.results.latest(about.name)
-    return Overview(made.parts.page.answer) if made else None
+    return Overview(made.page.answer) if made else None
 
 
 def _activity(row: dict[str, Any]) -> tuple[bool, datetime]:

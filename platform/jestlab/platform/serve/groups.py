@@ -119,9 +119,9 @@ class Scores:
             return cls()
         curves = score_curves(frames)
         last = curves.groupby(["label", "seed"], sort=False).tail(1)
-        means = curves.groupby(["label", "step"], sort=False)["score"].mean().dropna()
+        means = curves.groupby(["label", "step"], sort=False)["score"].mean().dropna().reset_index()
         trends: dict[str, tuple[list[int], list[float]]] = {}
-        for (label, step), score in means.to_dict().items():
+        for label, step, score in means.itertuples(index=False):
             steps, values = trends.setdefault(label, ([], []))
             steps.append(step)
             values.append(score)
@@ -149,7 +149,7 @@ class Scores:
             value, low, high = (float(row.get(f"{name}_{end}", math.nan)) for end in ("mean", "low", "high"))
             cells[name] = "" if math.isnan(value) else show.interval(value, low, high, metric, sign)
             if name == "delta" and metric.goal is not None:
-                cells["standing"] = {1: "good", -1: "bad"}.get(metric.sign * direction(low, high), "")
+                cells["standing"] = {1.0: "good", -1.0: "bad"}.get(metric.sign * direction(low, high), "")
         return cells
 
     def of_run(self, run: RunSummary) -> dict[str, str]:

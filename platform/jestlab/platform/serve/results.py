@@ -33,27 +33,29 @@ _STILL_WIDTH = 800
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """Results of an experiment: HTML for its page, contents of its report, and scores of its runs."""
-
-    html: str  # the answer, and after `report.html.BETWEEN` all other parts
-    page: ReportPage
-    scores: Scores = field(default_factory=Scores)
-
-
-@dataclass(frozen=True)
 class MadeResults:
-    """Results of an experiment, and files that were made from them."""
+    """Results of an experiment, and files that were made from them.
 
-    parts: _Parts
-    key: object  # state of the store
-    valid_until: float  # earliest time of the next update, by `time.monotonic`
+    Attributes:
+        page: Contents of its report.
+        html: The answer, and after `report.html.BETWEEN` all other parts.
+        scores: Scores of its runs.
+        key: State of the store.
+        valid_until: Earliest time of the next update, by `time.monotonic`.
+        files: Name → content.
+    """
+
+    page: ReportPage
+    html: str
+    scores: Scores
+    key: object
+    valid_until: float
     files: dict[str, bytes] = field(default_factory=dict)
 
     @cached_property
     def etag(self) -> str:
         """A digest of the HTML, for caching in browsers."""
-        return f'"{hashlib.sha256(self.parts.html.encode()).hexdigest()[:16]}"'
+        return f'"{hashlib.sha256(self.html.encode()).hexdigest()[:16]}"'
 
 
 class ServedResults:
@@ -82,9 +84,9 @@ class ServedResults:
                 return known
             start = time.monotonic()
             with one_line_errors():
-                parts = self._make(name)
-            now = time.monotonic()
-            self._made[name] = MadeResults(parts, key, now + _PAUSE_FACTOR * (now - start))
+                page, html, scores = self._make(name)
+            valid_until = time.monotonic() + _PAUSE_FACTOR * (time.monotonic() - start)
+            self._made[name] = MadeResults(page, html, scores, key, valid_until)
             return self._made[name]
 
     def latest(self, name: str) -> MadeResults | None:
@@ -97,7 +99,7 @@ class ServedResults:
         `study` is the experiment `name` itself or, if this is a union, one of its studies.
         """
         made = self.of(name)
-        for part in made.parts.page.figures:
+        for part in made.page.figures:
             if (part.study, part.plot.name) == (study, figure):
                 return self._once(made, f"{study}/{figure}", partial(part.plot.png, []))
         return None
@@ -105,7 +107,7 @@ class ServedResults:
     def file(self, name: str, file: str) -> bytes | None:
         """Make a file of an experiment's report; None for an unknown file."""
         made = self.of(name)
-        return self._once(made, file, lambda: one_file(made.parts.page, file))
+        return self._once(made, file, lambda: one_file(made.page, file))
 
     def _once(self, made: MadeResults, file: str, make: Callable[[], bytes | None]) -> bytes | None:
         """Make a file once for all viewers, one file at a time: drawing is not thread-safe."""
@@ -115,8 +117,8 @@ class ServedResults:
                 made.files[file] = content
             return content
 
-    def _make(self, name: str) -> _Parts:
-        """Gather the contents of an experiment's report, with their HTML."""
+    def _make(self, name: str) -> tuple[ReportPage, str, Scores]:
+        """Gather the contents of an experiment's report, with their HTML and scores."""
 
         def image(part: FigurePart) -> dict[str, Any]:
             file = f"{part.plot.name}.png"
@@ -134,4 +136,4 @@ class ServedResults:
             with suppress(NotYet):
                 scores = Scores.of(store.frames(name))
         place = address("experiment", name, "file", "FILE", lab=self._name)
-        return _Parts(fragment(page, image, log, place), page, scores)
+        return page, fragment(page, image, log, place), scores

@@ -43,6 +43,9 @@ def serve(
         UserError: The address can't be used, or the token is too short.
         StoreError: A lab's store can't be read.
     """
+    # The first request would wait for pandas and SciPy.
+    import pandas  # noqa: F401
+    import scipy.special  # noqa: F401
     import uvicorn
 
     from jestlab.platform.serve.app import application

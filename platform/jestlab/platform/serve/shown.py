@@ -1,4 +1,4 @@
-"""A run as pages show it: its name, scores, and charts."""
+"""A run as pages show it: name, scores, and charts."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class ShownRun:
     """A run with what several pages show.
 
     Attributes:
-        served: Its lab.
+        served: The lab.
         record: The run in the store.
-        places: Its experiment, label, and seed in each of its experiments.
-        evaluations: Its evaluations by step: name, step, value, examples_seen, seconds.
+        places: Experiment, label, and seed in each experiment of the run.
+        evaluations: Evaluations by step: name, step, value, examples_seen, seconds.
         metrics: Meaning of its metrics, by the spec of its first experiment and by its program.
     """
 
@@ -133,7 +133,7 @@ def charts(lines: Sequence[tuple[ShownRun, Mapping[str, Any]]], names: Sequence[
     clocks = {axis: [run.clock(column) for run, _ in lines] for axis, column in _CLOCKS.items()}
     clocks = {axis: of_runs for axis, of_runs in clocks.items() if all(of_runs)}
     scale, unit = units.seconds_unit(max(clock.values()) for clock in clocks.get("time", ()))
-    axes = {"examples": (1.0, "examples"), "time": (scale, f"time ({unit})")}
+    axes = {"examples": ("examples", 1.0), "time": (f"time ({unit})", scale)}
     shown: dict[str, list[dict[str, Any]]] = {}
     for name in dict.fromkeys([*[*titles][:MOST_CHARTS], *names[:MOST_CHARTS]]):
         shown[name] = []
@@ -141,9 +141,8 @@ def charts(lines: Sequence[tuple[ShownRun, Mapping[str, Any]]], names: Sequence[
             curve = run.curve(name)
             x: dict[str, list[Any]] = {"steps": curve["x"]}
             for axis, of_runs in clocks.items():
-                scale, title = axes[axis]
-                clock = of_runs[i]
-                values = np.interp(curve["x"], [*clock], [*clock.values()], right=math.nan)
-                x[title] = finite(values / scale)
+                title, scale = axes[axis]
+                ends, values = [*of_runs[i]], [*of_runs[i].values()]
+                x[title] = finite(np.interp(curve["x"], ends, values, right=math.nan) / scale)
             shown[name].append({**line, **curve, "x": x})
     return {"titles": titles, "charts": shown, "left": 0}

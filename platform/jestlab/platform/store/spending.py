@@ -29,7 +29,7 @@ def spending(
     store: Store, experiment: str, fingerprints: Collection[str] | None = None
 ) -> dict[str, Spending]:
     """Return planned and actual costs of runs of an experiment, by default of all, by fingerprint."""
-    columns = map(column, ("fingerprint", *Spending.__dataclass_fields__))
+    columns: list[Any] = [column(name) for name in ("fingerprint", *Spending.__dataclass_fields__)]
     query: Any = select(*columns).select_from(table("v_costs")).where(column("experiment") == experiment)
     if fingerprints is not None:
         query = query.where(one_of(column("fingerprint", Text), fingerprints))

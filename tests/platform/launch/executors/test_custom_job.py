@@ -25,11 +25,9 @@ SETTINGS = VertexSettings(
     project="our-lab",
     region="us-west4",
     store_secret=SECRET,
-    staging="gs://our-lab-staging/jobs/",
     service_account="trainer@our-lab.iam.gserviceaccount.com",
     network="projects/12345/global/networks/default",
-    nfs="10.0.0.2:/exports/lab",
-    root="/mnt/nfs/lab",
+    root="/gcs/our-bucket/lab",
 )
 
 
@@ -58,7 +56,7 @@ def test_optional_parts_are_left_out(slice_, waits):
     """A lab in a bucket needs no mount, and a single host waits for no others."""
     bucket = VertexSettings(store_secret=SECRET, root="/gcs/our-bucket/lab")
     [pool] = manifest(slice_, bucket)["jobSpec"]["workerPoolSpecs"]
-    assert "/gcs/our-bucket/lab" in pool["containerSpec"]["args"] and "nfsMounts" not in pool
+    assert "/gcs/our-bucket/lab" in pool["containerSpec"]["args"]
     assert ("JESTLAB_PROCESSES" in repr(pool["containerSpec"]["env"])) == waits
 
 

@@ -78,7 +78,7 @@ def test_options_of_the_study_come_after_those_of_the_settings(lab, monkeypatch)
     executor = executors.get(name, Resources(on=name, options={"say": "b"}), settings, lab)
     assert (executor.name, executor.here, executor.parallel) == (name, False, None)
     assert made[0][1] == {"say": "b", "account": "ours"} and made[0][0][1] is not None
-    executors.find(name, settings, lab)
+    executors.get(name, None, settings, lab)
     assert made[1][1] == {"say": "a", "account": "ours"} and made[1][0][1] is None
 
 

@@ -110,7 +110,7 @@ def test_a_study_overrides_the_users_settings(name, section):
     settings = Settings(**{"image": IMAGE, name: section})
     made = executors.get(name, Resources(tpu="v5e-16x16", image=OTHER_IMAGE), settings, LAB)
     assert (made.chips, OTHER_IMAGE in repr(made.render(job()))) == (256, True)
-    found = executors.find(name, Settings(), LAB)  # finding jobs needs no settings
+    found = executors.get(name, None, Settings(), LAB)  # finding jobs needs no settings
     assert (found.name, found.chips) == (name, 0)
     with pytest.raises(ExecutorError, match="only finds jobs"):
         found.launch(job())

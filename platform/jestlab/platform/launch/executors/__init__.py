@@ -52,11 +52,6 @@ def choose(asked: ExecutorName | None, resources: Resources, settings: Settings)
     return name
 
 
-def find(name: ExecutorName, settings: Settings, lab: Lab) -> Executor:
-    """Create an executor that can find and stop jobs of earlier launches, but can't launch any."""
-    return get(name, None, settings, lab)
-
-
 def get(
     name: ExecutorName,
     resources: Resources | None,
@@ -81,9 +76,7 @@ def get(
     from jestlab.platform.launch.executors import custom
 
     options = settings.executors.get(name, {})
-    if resources is not None and resources.on in (
-        None,
-        name,
-    ):  # otherwise the study's options are for another executor
+    # If the study names another executor, its options are for that one.
+    if resources is not None and resources.on in (None, name):
         options = {**options, **resources.options}
     return custom.create(name, lab, resources, on_exit, options)

@@ -236,9 +236,6 @@ def custom_job(job: Job, resources: Resources, settings: VertexSettings) -> dict
             "env": [{"name": name, "value": value} for name, value in variables.items()],
         },
     }
-    if settings.nfs:
-        server, _, path = settings.nfs.partition(":/")
-        pool["nfsMounts"] = [{"server": server, "path": f"/{path}", "mountPoint": "lab"}]
     spec: dict[str, Any] = {
         "workerPoolSpecs": [pool],
         # The launcher starts and counts further attempts. Vertex AI would restart jobs without counting.
@@ -248,8 +245,6 @@ def custom_job(job: Job, resources: Resources, settings: VertexSettings) -> dict
         spec["serviceAccount"] = settings.service_account
     if settings.network:
         spec["network"] = settings.network
-    if settings.staging:
-        spec["baseOutputDirectory"] = {"outputUriPrefix": f"{settings.staging.rstrip('/')}/{job.name}"}
     ours = {_label(key).lstrip("-_0123456789"): _label(value) for key, value in job.labels.items()}
     labels = {key: value for key, value in ours.items() if key} | job.key.labels | {NAME_LABEL: job.name}
     return {"displayName": job.name, "labels": labels, "jobSpec": spec}

@@ -20,7 +20,8 @@ async function request(url, headers = {}) {
 
 function showError(error) {
   statusLine.dataset.error = "1";
-  statusLine.textContent = error instanceof TypeError ? "The server does not answer; retrying." : error.message;
+  const isAway = error instanceof TypeError;
+  statusLine.textContent = isAway ? "The server does not answer; retrying." : error.message;
 }
 
 /** Repeat an action while the page is visible, more slowly while it fails. */
@@ -28,7 +29,7 @@ async function repeatedly(act, every = TICK) {
   let wait = every;
   for (;;) {
     await new Promise((done) => setTimeout(done, wait));
-    if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+    while (document.hidden) await new Promise((done) => setTimeout(done, TICK));
     try {
       if ((await act()) === false) return;
       wait = every;
@@ -45,7 +46,8 @@ async function repeatedly(act, every = TICK) {
 class Curves {
   constructor(section) {
     this.section = section;
-    Object.assign(this, { titles: { loss: "loss" }, names: [], metric: "loss", left: 0, data: {}, pauseEnd: 0 });
+    Object.assign(this, { titles: { loss: "loss" }, names: [], metric: "loss" });
+    Object.assign(this, { left: 0, data: {}, pauseEnd: 0 });
     this.chart = new Chart(section);
     this.grid = section.querySelector(".grid");
     this.choice = section.querySelector("select[name=metric]");
@@ -92,9 +94,12 @@ class Curves {
   /** Return the lines of a metric. */
   lines(name) {
     const known = (x) => x.map((value) => value ?? NaN);
-    const axes = (x) => (Array.isArray(x) ? known(x) : Object.fromEntries(Object.entries(x).map(([axis, values]) => [axis, known(values)])));
-    const lines = (this.data[name] ?? []).map((one) => ({ label: this.titles[name], name: this.titles[name], color: "var(--accent)", ...one, x: axes(one.x), y: known(one.y) }));
-    return lines.filter((one) => one.y.length);
+    const ofAxes = (x) => Object.fromEntries(Object.entries(x).map(([axis, one]) => [axis, known(one)]));
+    const title = this.titles[name];
+    return (this.data[name] ?? [])
+      .filter((one) => one.y.length)
+      .map((one) => ({ label: title, name: title, color: "var(--accent)", ...one, y: known(one.y) }))
+      .map((one) => ({ ...one, x: Array.isArray(one.x) ? known(one.x) : ofAxes(one.x) }));
   }
 
   draw() {
@@ -108,14 +113,17 @@ class Curves {
     this.chart.show(runsFigure(this.titles[this.metric], lines));
     const runs = lines.length > 1 ? `${lines.length} runs` : "";
     const more = this.left ? `${this.left} more not shown; filter above to narrow` : "";
-    this.section.querySelector(".caption").textContent = lines.length ? [runs, more].filter(Boolean).join("; ") : "No data yet.";
+    const caption = this.section.querySelector(".caption");
+    caption.textContent = lines.length ? [runs, more].filter(Boolean).join("; ") : "No data yet.";
   }
 }
 
 // ---- pages
 
 /** Return the elements with `data-live` of a document, by their names. */
-const liveParts = (page) => new Map([...page.querySelectorAll("[data-live]")].map((each) => [each.dataset.live, each]));
+function liveParts(page) {
+  return new Map([...page.querySelectorAll("[data-live]")].map((each) => [each.dataset.live, each]));
+}
 
 /** Request the page, and update its live parts; return whether one has changed. */
 async function refresh() {
@@ -128,12 +136,14 @@ async function refresh() {
     location.reload(); // the server now has different experiments
     return false;
   }
-  for (const [name, each] of shown) if (each.matches("table")) rove(fresh.get(name), stops(each).findIndex((one) => one.tabIndex === 0));
+  for (const [name, each] of shown) {
+    if (each.matches("table")) rove(fresh.get(name), stops(each).findIndex((one) => one.tabIndex === 0));
+  }
   const before = document.activeElement;
   const changed = [...shown].filter(([name, each]) => !each.isEqualNode(fresh.get(name)));
-  for (const [name, each] of changed) await inSlices(become(each, fresh.get(name)));
+  for (const [name, each] of changed) become(each, fresh.get(name));
   for (const box of boxes()) box.checked = ticked.has(box.value);
-  if (changed.length && !before.isConnected) document.querySelector("table[data-live] [tabindex='0']")?.focus();
+  if (!before.isConnected) document.querySelector("table[data-live] [tabindex='0']")?.focus();
   return changed.length > 0;
 }
 
@@ -188,10 +198,11 @@ function followResults(place) {
     const response = await request(place.dataset.results, etag ? { "If-None-Match": etag } : {});
     if (response === null) return;
     const text = await response.text();
-    if (document.querySelector("dialog[open], :popover-open")) return; // the reader uses a part of the results
+    if (document.querySelector("dialog[open], :popover-open")) return; // in use
     etag = response.headers.get("etag") ?? "";
-    const busy = await inSlices(replaceResults(place, text));
-    pauseEnd = performance.now() + DUTY * busy;
+    const start = performance.now();
+    await replaceResults(place, text);
+    pauseEnd = performance.now() + DUTY * (performance.now() - start);
   };
   update().catch(showError).finally(() => repeatedly(update, 5 * TICK));
 }
@@ -203,12 +214,15 @@ function followLog(place) {
     const url = new URL(place.dataset.log, location.href);
     if (to !== null) url.searchParams.set("from", to);
     const response = await request(url);
-    if (!response.headers.has("start")) return void (place.textContent = await response.text()); // no log
+    if (!response.headers.has("start")) {
+      place.textContent = await response.text(); // no log
+      return;
+    }
     const start = Number(response.headers.get("start"));
     const bytes = await response.arrayBuffer();
     const atEnd = place.scrollTop + place.clientHeight >= place.scrollHeight - 4;
     if (start !== to) {
-      decoder = new TextDecoder(); // keeps the first bytes of a character whose other bytes are in the next part
+      decoder = new TextDecoder(); // keeps the first bytes of a character that is not complete yet
       place.textContent = start > 0 ? "…\n" : "";
     }
     place.append(decoder.decode(bytes, { stream: true }));
@@ -218,7 +232,6 @@ function followLog(place) {
   update().catch(showError).finally(() => repeatedly(update, 2 * TICK));
 }
 
-awaken(document);
 for (const table of document.querySelectorAll("table:not([data-table] *)")) rove(table);
 const curves = [...document.querySelectorAll("section[data-curves]")].map((section) => {
   const found = new Curves(section);
@@ -231,7 +244,9 @@ for (const place of document.querySelectorAll("[data-log]")) followLog(place);
 for (const place of document.querySelectorAll("[data-retry]")) setTimeout(() => location.reload(), 5 * TICK);
 
 // Remember the author, and confirm actions that cannot be undone.
-for (const field of document.querySelectorAll("input[name=by]")) field.value = localStorage.getItem("by") ?? "";
+for (const field of document.querySelectorAll("input[name=by]")) {
+  field.value = localStorage.getItem("by") ?? "";
+}
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (form.dataset.ask && !confirm(form.dataset.ask)) return event.preventDefault();

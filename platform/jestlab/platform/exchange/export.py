@@ -1,4 +1,4 @@
-"""Write runs in formats of other tools: MLflow file stores, TensorBoard event files, and Parquet tables."""
+"""Export runs in formats of other tools: MLflow file stores, TensorBoard event files, and Parquet tables."""
 
 from __future__ import annotations
 
@@ -7,22 +7,170 @@ import json
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, count
+from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
+from sqlalchemy import Connection, RowMapping, select
 
 from jestlab.analysis.configs import flat
-from jestlab.platform.errors import UserError
-from jestlab.platform.exchange.export_read import ExportedRun
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.exchange.source_run import Curves, Score
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import AttemptRow as Attempt
+from jestlab.platform.store.tables import EvaluationRow as Evaluation
+from jestlab.platform.store.tables import ExperimentRow as Experiment
+from jestlab.platform.store.tables import (
+    MemberRow,
+    MetricNameRow,
+    MetricRow,
+    NoteRow,
+    RunRow,
+    TagRow,
+    run_key,
+)
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """A run of an experiment; times are in UTC.
+
+    Attributes:
+        run: Name of the run in the experiment.
+        label: Name of the run with its values on the study's axes.
+        reason: Why the run didn't complete.
+        step: Number of completed steps.
+        began: Start of the first attempt.
+        ended: End of the last attempt.
+        commit: Commit of the user's code, or else of jestlab's.
+        notes: Notes, oldest first.
+        scores: All scores, ordered by evaluation and step.
+    """
+
+    experiment: str
+    question: str
+    run: str
+    label: str
+    seed: int
+    fingerprint: str
+    program: str
+    state: RunState
+    reason: str | None
+    step: int
+    config: Mapping[str, Any]
+    began: datetime | None
+    ended: datetime | None
+    commit: str | None
+    tags: Sequence[str]
+    notes: Sequence[str]
+    metrics: Curves
+    scores: Sequence[Score]
+
+    @property
+    def title(self) -> str:
+        """The label and the seed: LABEL/SEED."""
+        return f"{self.label}/{self.seed}"
+
+    def curves(self) -> Curves:
+        """Return metrics and scores as curves, for formats that have only metrics.
+
+        Scores are named DATASET/METRIC. Their costs are the curves examples_seen, flops_total, and seconds,
+        unless metrics have these names.
+        """
+        costs, scores = dict[str, dict[int, float]](), dict[str, dict[int, float]]()
+        for score in self.scores:
+            scores.setdefault(score.name, {})[score.step] = score.value
+            for name in ("examples_seen", "flops_total", "seconds"):
+                if (value := getattr(score, name)) is not None:
+                    costs.setdefault(name, {})[score.step] = float(value)
+        return {**costs, **self.metrics, **scores}
+
+
+_RUNS = (
+    select(
+        MemberRow.experiment, Experiment.question, MemberRow.name.label("run"), MemberRow.label, RunRow.seed,
+        RunRow.fingerprint, RunRow.program, RunRow.state, RunRow.reason, RunRow.step, RunRow.config,
+    )
+    .select_from(MemberRow)
+    .join(Experiment, Experiment.name == MemberRow.experiment)
+    .join(RunRow, RunRow.id == MemberRow.run_id)
+    .order_by(MemberRow.experiment, MemberRow.position, MemberRow.label)
+)  # fmt: skip
+
+
+def members(store: Store, experiments: Sequence[str]) -> Sequence[RowMapping]:
+    """Return the runs of experiments, in the order of each study; of all experiments if none is given.
+
+    Raises:
+        UserError: An experiment doesn't exist, or none of them has runs.
+    """
+    with store.reading() as connection:
+        known = list(connection.scalars(select(Experiment.name)))
+        for name in experiments:
+            if name not in known:
+                raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
+        query = _RUNS.where(MemberRow.experiment.in_(experiments or known))
+        if not (rows := connection.execute(query).mappings().all()):
+            raise UserError("there are no runs to export: launch a study first")
+    return rows
+
+
+def read(
+    store: Store, members: Sequence[RowMapping], advance: Callable[[int], object] = lambda count: None
+) -> Iterator[ExportedRun]:
+    """Yield the run of each member, with the metrics and scores of only one in memory at a time.
+
+    `advance(1)` is called after each one.
+    """
+    for row in members:
+        with store.reading() as connection:
+            run = _read_run(connection, row)
+        yield run  # outside the transaction, because writing a run can be slow
+        del run
+        advance(1)
+
+
+def _read_run(connection: Connection, row: RowMapping) -> ExportedRun:
+    key = run_key(row["fingerprint"])
+    columns = (Attempt.started_at, Attempt.ended_at, Attempt.code_commit, Attempt.git_commit)
+    attempts = connection.execute(
+        select(*columns).where(Attempt.run_id == key).order_by(Attempt.number)
+    ).all()
+    last = attempts[-1] if attempts else None
+    notes = select(NoteRow.text).where(NoteRow.run_id == key).order_by(NoteRow.created_at)
+    points = (
+        select(MetricNameRow.name, MetricRow.step, MetricRow.value)
+        .join(MetricRow, MetricRow.name_id == MetricNameRow.id)
+        .where(MetricRow.run_id == key)
+    )
+    scores = (
+        select(*(getattr(Evaluation, name) for name in Score._fields))
+        .where(Evaluation.run_id == key)
+        .order_by(Evaluation.dataset, Evaluation.metric, Evaluation.step)
+    )
+    metrics: Curves = {}
+    for name, step, value in connection.execute(points):
+        metrics.setdefault(name, {})[step] = nan if value is None else value
+    return ExportedRun(
+        **{**row, "state": RunState(row["state"]), "config": json.loads(row["config"])},
+        began=next((one.started_at for one in attempts if one.started_at is not None), None),
+        ended=last and last.ended_at,
+        commit=last and (last.code_commit or last.git_commit),
+        tags=sorted(connection.scalars(select(TagRow.name).where(TagRow.run_id == key))),
+        notes=list(connection.scalars(notes)),
+        metrics=metrics,
+        scores=[
+            Score(*one)._replace(value=nan if one.value is None else one.value)
+            for one in connection.execute(scores)
+        ],
+    )
 
 
 def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
@@ -32,10 +180,8 @@ def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
         UserError: The folder isn't empty, or can't be written.
     """
     target = folder.resolve()
-    if target.exists() and not target.is_dir():
-        raise UserError(f"{folder} is a file: give the name of a new folder")
-    if target.is_dir() and any(target.iterdir()):
-        raise UserError(f"{folder} is not empty: give the name of a new folder")
+    if target.exists() and (target.is_file() or any(target.iterdir())):
+        raise UserError(f"{folder} is a file or not empty: give the name of a new folder")
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         partial.mkdir(parents=True)
@@ -51,6 +197,21 @@ def write(kind: str, runs: Iterable[ExportedRun], folder: Path) -> None:
 
 # ---- Parquet
 
+_KEY = {"experiment": "string", "label": "string", "seed": "int64", "fingerprint": "string"}
+_TABLES: dict[str, dict[str, str]] = {
+    "runs": {
+        **_KEY, "run": "string", "program": "string", "state": "string", "reason": "string", "step": "int64",
+        "config": "string", "began": "timestamp[us]", "ended": "timestamp[us]", "commit": "string",
+        "tags": "texts", "notes": "texts",
+    },
+    "metrics": {**_KEY, "name": "string", "step": "int64", "value": "double"},
+    "evaluations": {
+        **_KEY, "dataset": "string", "metric": "string", "step": "int64", "value": "double",
+        "examples_seen": "int64", "flops_total": "double", "seconds": "double",
+    },
+}  # fmt: skip
+"""Table → column → type in Arrow; "texts" are a list of strings."""
+
 
 def _write_parquet(runs: Iterable[ExportedRun], folder: Path) -> None:
     """Write the tables runs, metrics, and evaluations. Their first columns identify the run in all three.
@@ -60,51 +221,35 @@ def _write_parquet(runs: Iterable[ExportedRun], folder: Path) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    schemas = _schemas()
+    lists = {"texts": pa.list_(pa.string())}
+    schemas = {
+        table: pa.schema([(name, lists.get(kind, kind)) for name, kind in columns.items()])
+        for table, columns in _TABLES.items()
+    }
     with ExitStack() as stack:
         files = {
             name: stack.enter_context(ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd"))
             for name, schema in schemas.items()
         }
         for run in runs:
-            key = (run.experiment, run.label, run.seed, run.fingerprint)
-            about = (run.run, run.program, str(run.state), run.reason, run.step, json.dumps(run.config))
-            rows: dict[str, list[tuple[Any, ...]]] = {
-                "runs": [(*key, *about, run.began, run.ended, run.commit, run.tags, run.notes)],
-                "metrics": [(*key, *point) for point in _points(run.metrics)],
-                "evaluations": [(*key, *score) for score in run.scores],
+            key = {name: getattr(run, name) for name in _KEY}
+            rows: dict[str, list[dict[str, Any]]] = {
+                "runs": [vars(run) | {"config": json.dumps(run.config)}],
+                "metrics": [
+                    {**key, "name": name, "step": step, "value": value}
+                    for name, step, value in _points(run.metrics)
+                ],
+                "evaluations": [key | score._asdict() for score in run.scores],
             }
             for name, part in rows.items():
                 if part:
-                    files[name].write_table(
-                        pa.table([[*column] for column in zip(*part, strict=True)], schemas[name])
-                    )
+                    files[name].write_table(pa.Table.from_pylist(part, schemas[name]))
 
 
-def _points(curves: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
-    for name, (steps, values) in curves.items():
-        for step, value in zip(steps.tolist(), values.tolist(), strict=True):
+def _points(curves: Curves) -> Iterator[tuple[str, int, float]]:
+    for name, curve in curves.items():
+        for step, value in sorted(curve.items()):
             yield name, step, value
-
-
-def _schemas() -> dict[str, pa.Schema]:
-    import pyarrow as pa
-
-    text, whole, number, time = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us")
-    key = [("experiment", text), ("label", text), ("seed", whole), ("fingerprint", text)]
-    own = {
-        "runs": [
-            ("run", text), ("program", text), ("state", text), ("reason", text), ("step", whole),
-            ("config", text), ("began", time), ("ended", time), ("commit", text),
-            ("tags", pa.list_(text)), ("notes", pa.list_(text)),
-        ],
-        "metrics": [("name", text), ("step", whole), ("value", number)],
-        "evaluations": [
-            ("dataset", text), ("metric", text), ("step", whole), ("value", number),
-            ("examples_seen", whole), ("flops_total", number), ("seconds", number),
-        ],
-    }  # fmt: skip
-    return {name: pa.schema([*key, *columns]) for name, columns in own.items()}
 
 
 # ---- MLflow
@@ -127,8 +272,7 @@ def _write_mlflow(runs: Iterable[ExportedRun], folder: Path) -> None:
     tags such as jestlab.label.
 
     Keys are file names: unsafe characters become underscores, and long keys are cut. A key whose file exists
-    gets an underscore, or an underscore and a number ("loss" next to "loss/train" becomes "loss_"). The tag
-    jestlab.keys contains the changed keys as JSON: metrics, params, or tags → new key → original key.
+    gets an underscore, or an underscore and a number ("loss" next to "loss/train" becomes "loss_").
     """
     (folder / ".trash").mkdir()
     for run in runs:
@@ -176,10 +320,9 @@ def _write_mlflow_values(folder: Path, run: ExportedRun, began: int) -> None:
         "params": {key: _parameter(value) for key, value in flat(dict(run.config)).items()},
         "tags": dict.fromkeys(run.tags, "true") | {key: text for key, text in about.items() if text},
     }
-    changed = {kind: _write_values(folder / kind, texts) for kind, texts in values.items()}
+    for kind, texts in values.items():
+        _write_values(folder / kind, texts)
     (folder / "artifacts").mkdir()
-    if any(changed.values()):
-        _write_values(folder / "tags", {"jestlab.keys": json.dumps(changed)})
 
 
 def _parameter(value: Any) -> str:
@@ -188,19 +331,15 @@ def _parameter(value: Any) -> str:
     return text[:_MOST_PARAMETER_LETTERS]
 
 
-def _write_values(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
-    """Write each value to the file of its key, and return the changed keys: new → original."""
-    folder.mkdir(exist_ok=True)
-    changed = {}
+def _write_values(folder: Path, values: Mapping[str, str]) -> None:
+    """Write each value to the file of its key."""
+    folder.mkdir()
     safe = {key: _safe_key(key) for key in values}
     # The deepest first, so that folders exist before files with the same name.
     for key in sorted(values, key=lambda key: (-safe[key].count("/"), safe[key] != key, key)):
         path = _free_name(folder, safe[key])
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(values[key], encoding="utf-8")
-        if path != key:
-            changed[path] = key
-    return changed
 
 
 def _safe_key(key: str) -> str:
