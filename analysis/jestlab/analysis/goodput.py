@@ -93,10 +93,6 @@ class Goodput:
         known = self.parts.total()
         return sum(self.parts[cause] for cause in USEFUL) / known if known else None
 
-    def share(self, cause: str) -> float:
-        """Return the share of the held time, without unknown time, that a cause took."""
-        return self.parts[cause] / max(self.parts.total(), 1)
-
     def as_data(self) -> dict[str, Any]:
         """Return plain data, in chip-seconds; a machine without chips counts as one chip."""
         return {
@@ -120,9 +116,7 @@ def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
 def total(goodputs: Iterable[Goodput]) -> Goodput:
     """Add up the goodput of several runs."""
     summed = list(goodputs)
-    parts = Counter[str]()
-    for goodput in filter(None, (each.parts for each in summed)):
-        parts.update(goodput)
+    parts = sum((each.parts for each in summed), Counter[str]())
     names = ("unknown", "waited", "attempts", "unknown_attempts")
     return Goodput(parts, **{name: sum(getattr(each, name) for each in summed) for name in names})
 
@@ -213,7 +207,8 @@ def summary(goodput: Goodput) -> str:
         return ""
     text = "goodput unknown: the attempts did not measure it"
     if goodput.ratio is not None:
-        shares = {CAUSES[cause]: goodput.share(cause) for cause in CAUSES if cause not in USEFUL}
+        parts, known = goodput.parts, goodput.parts.total()
+        shares = {name: parts[cause] / known for cause, name in CAUSES.items() if cause not in USEFUL}
         largest = sorted(shares, key=lambda name: -shares[name])
         wasted = ", ".join(f"{name} {percent(shares[name])}" for name in largest if shares[name] >= 0.005)
         text = f"goodput {percent(goodput.ratio)}{wasted and f': {wasted}'}"

@@ -22,18 +22,17 @@ _DECADES = 300.0  # a logarithmic axis that spans this factor has ticks at power
 _TICK = 4.5  # room for a tick of the horizontal axis, relative to the font size
 
 
-def count_axis(axes: Axes, values: Iterable[float] = (), *, log: bool = False, share: float = 1.0) -> None:
+def count_axis(axes: Axes, values: Iterable[float] = (), *, log: bool = False) -> None:
     """Write the ticks of the horizontal axis as 5k and 2M.
 
     Args:
         axes: The panel.
         values: Numbers on the axis.
         log: Whether it is logarithmic, if all values are positive.
-        share: Of the present width that the panel will keep when its names are added.
     """
     frame: Any = axes.get_window_extent()
-    room = share * 72 * frame.width / axes.figure.dpi / (_TICK * size_of("label"))
-    _scale(axes, "x", values, log, max(2, min(8, int(room))), lambda x: units.tick(x, axes.get_xlim()[1]))
+    room = 72 * frame.width / axes.figure.dpi / (_TICK * size_of("label"))
+    _scale(axes, "x", values, log, max(2, min(8, round(room))), lambda x: units.tick(x, axes.get_xlim()[1]))
 
 
 def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False, percent: bool = False) -> None:

@@ -112,7 +112,7 @@ def _draw_bars(axes: Axes, bars: pd.DataFrame, dots: pd.DataFrame, effort: Effor
     for place, end, factor, color in zip(bars["place"], ends, bars["factor"], bars["color"], strict=True):
         write_at_end(axes, factor, end, place, color=ink(color))
     axes.set_xlim(0, 1.02 * ends.max())
-    count_axis(axes, share=0.75)  # the names of the bars take the rest
+    count_axis(axes)
     what = WORDS[effort].amount
     axes.set_xlabel(
         f"{what[0].upper()}{what[1:]} to match the baseline{f' ({unit_name})' if unit_name else ''}"
