@@ -272,9 +272,9 @@ class OpenLab:
         """
         from jestlab.analysis import query
 
-        selection = {"where": where, "columns": columns, "order_by": order_by, "limit": limit}
+        rows: dict[str, Any] = {"where": where, "columns": columns, "order_by": order_by, "limit": limit}
         with one_line_errors():
-            return query.frame(self._lab.store_url, view=view, experiment=experiment, **selection)
+            return query.frame(self._lab.store_url, view=view, experiment=experiment, **rows)
 
     def query(self, sql: str) -> pd.DataFrame:
         """Run one SELECT statement on the store, and return the rows.

@@ -56,14 +56,14 @@ def test_censored_median():
 
 def test_to_match():
     for values, bounds, expected in (
-        ([4.0, 6.0, 5.0], [9, 9, 9], (5.0, 5.0, 4.0, 6.0)),
-        ([4.0], [9], (4.0, 4.0, 4.0, 4.0)),
-        ([4.0, math.nan, 5.0], [9, 9, 9], (5.0, 5.0, 4.0, math.inf)),
-        ([4.0, math.nan, math.nan], [9, 8, 9], (8.0, math.inf, 4.0, math.inf)),
-        ([4.0, math.nan], [9, 9], (6.5, math.inf, 4.0, math.inf)),  # the mean of 4 and at least 9
-        ([10.0, 60.0, math.nan], [100, 100, 20], (20.0, 60.0, 10.0, math.inf)),  # it ended early
-        ([math.nan, math.nan], [9, 9], (9.0, math.inf, 9.0, math.inf)),
-        ([math.nan], [math.nan], (math.nan,) * 4),  # the effort is unknown
-        ([], [], (math.nan,) * 4),
+        ([4.0, 6.0, 5.0], [9, 9, 9], (5.0, 5.0)),
+        ([4.0], [9], (4.0, 4.0)),
+        ([4.0, math.nan, 5.0], [9, 9, 9], (5.0, 5.0)),
+        ([4.0, math.nan, math.nan], [9, 8, 9], (8.0, math.inf)),
+        ([4.0, math.nan], [9, 9], (6.5, math.inf)),  # the mean of 4 and at least 9
+        ([10.0, 60.0, math.nan], [100, 100, 20], (20.0, 60.0)),  # it ended early
+        ([math.nan, math.nan], [9, 9], (9.0, math.inf)),
+        ([math.nan], [math.nan], (math.nan, math.nan)),  # the effort is unknown
+        ([], [], (math.nan, math.nan)),
     ):
         assert to_match(values, bounds) == pytest.approx(expected, nan_ok=True)

@@ -27,22 +27,6 @@ CI = f"{CONFIDENCE:.0%} CI"
 """Short name of the intervals in sentences and on charts."""
 
 
-class Reach(NamedTuple):
-    """The effort to reach a target, over seeds of which some may not reach it.
-
-    Attributes:
-        value: The median, or a lower bound of the median if `most` is greater.
-        most: Upper bound of the median; infinite if too many seeds don't reach the target.
-        low: The least effort of a seed, even of one that doesn't reach the target.
-        high: The greatest effort; infinite if a seed doesn't reach the target.
-    """
-
-    value: float
-    most: float
-    low: float
-    high: float
-
-
 # Sums of values above HUGE would overflow: such values are multiplied by _SCALE, a power of two, first.
 HUGE, _SCALE = 1e300, 2.0**-64
 
@@ -154,17 +138,16 @@ def censored_median(values: Iterable[float]) -> float:
     return math.nan if middle == -math.inf else middle
 
 
-def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
-    """Compute median and range of the effort to reach a target, which some seeds don't reach.
+def to_match(values: Iterable[float], bounds: Iterable[float]) -> tuple[float, float]:
+    """Compute bounds of the median effort to reach a target; equal ones if enough seeds reach it.
 
-    With n seeds, the range contains the true median with probability 1 − 2^(1−n), for every distribution: all
-    n seeds are on one side of the true median with probability 2 · ½ⁿ. A seed that doesn't reach the target
-    (NaN) would take more effort than its bound, the total that it spent. So the median is at least the median
-    with bounds in place of NaN, and at most the median with infinity in place of NaN.
+    A seed that doesn't reach the target (NaN) would take more effort than its bound, the total that it spent.
+    So the median is at least the median with bounds in place of NaN, and at most the median with infinity in
+    place of NaN.
     """
     pairs = list(zip(values, bounds, strict=True))
     if not pairs or any(math.isnan(bound) for _, bound in pairs):
-        return Reach(*[math.nan] * 4)
+        return math.nan, math.nan
     least = [bound if math.isnan(value) else value for value, bound in pairs]
     most = [math.inf if math.isnan(value) else value for value, _ in pairs]
-    return Reach(median(least), median(most), min(least), max(most))
+    return median(least), median(most)

@@ -286,9 +286,9 @@ class ExperimentResults:
         """
         from jestlab.analysis import query
 
-        selection = {"where": where, "columns": columns, "order_by": order_by, "limit": limit}
+        rows: dict[str, Any] = {"where": where, "columns": columns, "order_by": order_by, "limit": limit}
         with one_line_errors():
-            return query.frame(self._lab.store_url, view=view, experiment=self.experiment, **selection)
+            return query.frame(self._lab.store_url, view=view, experiment=self.experiment, **rows)
 
     def claims(self) -> Table:
         """Return the study's claims with their verdicts, as `table("claims")`."""

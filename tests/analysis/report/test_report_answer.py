@@ -277,5 +277,6 @@ def test_several_comparisons_are_noted_under_the_table(new_store, stored_runs):
         stored_runs(name, [0.1, end], [0.1, end + 0.01]) for end, name in ((0.4, "a"), (0.5, "b"), (0.6, "c"))
     ]
     page = gather(new_store().add(*(run for each in runs for run in each)).url, "study")
-    (summary,) = [part.table for part in page.tables if part.name == "summary"]
-    assert "each interval is for one comparison; 2 runs are compared with a" in summary.own_notes
+    (summary,) = [part for part in page.tables if part.name == "summary"]
+    note = "Δ: each interval is for one comparison; 2 runs are compared with a"
+    assert summary.caption.endswith(f" {note}.") and note in summary.table.notes

@@ -81,7 +81,16 @@ def test_a_detached_launch_gets_the_store_and_not_the_token_of_the_server(root, 
     assert printed.strip().endswith("launch toy.yaml --root lab")
 
 
-@pytest.mark.parametrize("environment", [local._inherited, command_run._inherited, passed_on])
+def of_a_command() -> bytes:
+    """Return the token in a command's environment."""
+    child = command_run.Child(["printenv", "JESTLAB_SERVE_TOKEN"], None, {})
+    while child.is_running():
+        child.copy_output()
+    child.end()
+    return child.tail
+
+
+@pytest.mark.parametrize("environment", [local._inherited, of_a_command, passed_on])
 def test_no_run_gets_the_token_of_the_server(monkeypatch, environment):
     before = environment()
     monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")

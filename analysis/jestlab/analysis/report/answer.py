@@ -129,6 +129,7 @@ def answer(table: Table, results: Finals, judged: Sequence[Judged] = ()) -> Answ
     subject = rows.get(said.of, own)
     subject = next(row for row in order if row is not own) if subject is own else subject
     tiles = tuple(_tiles(subject, own, results)) if own in scored and subject in scored else ()
+    # The cost may contradict a verdict, which compares runs at the same number of examples.
     sentence, ahead = said.sentence, by_score.tone if said is by_score else tone
     if ahead == "good" and subject["label"] == said.of and tiles and tiles[-1].measure:
         cost = tiles[-1].value.removesuffix(" FLOPs")
@@ -353,7 +354,7 @@ def _evidence(gap: Gap, metric: Metric) -> str:
 
 
 def _gaps(results: Finals, own: Record, others: Sequence[Record]) -> Iterator[str]:
-    """Name the runs that are not judged, or not by all their seeds; notes of the table tell why."""
+    """Name the runs that are not judged, or not by all their seeds; notes of the table have the reasons."""
     missing, fewer = [], []
     for row in (own, *others):
         seeds, planned, lost = row["score_seeds"], row["seeds_planned"], str(row["lost"])

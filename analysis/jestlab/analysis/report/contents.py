@@ -35,6 +35,7 @@ from ..sheet import Sheet
 from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import MARKS, claims_table
+from ..tables.summary import comparisons
 from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
 from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
@@ -155,8 +156,8 @@ class _Contents:
         costs = [cost, *(each for each in efforts if each not in (cost, "examples_seen"))]
         for name, axes in {"curves": efforts or ["examples_seen"], "pareto": costs}.items():
             # Print options of the spec's first report of this kind, over those of the study.
-            first = next((each for each in spec.get("reports", []) if each["kind"] == name), {})
-            sheet = Sheet(**first.get("figure") or {}).over(Sheet(**spec.get("figure") or {}))
+            sheets = (each.get("figure") or {} for each in spec.get("reports", []) if each["kind"] == name)
+            sheet = Sheet(**next(sheets, {})).over(Sheet(**spec.get("figure") or {}))
             variants: dict[str, dict[str, Any]] = {}
             plots: list[Plot] = []
             for effort in axes:
@@ -299,6 +300,7 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     if seeds and seeds[-1] > 1:
         counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
         caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."
+        caption += f" {sentence(note)}" if (note := comparisons(results)) else ""
     return TablePart(
         "summary", "Final scores", table, caption=caption, hidden=frozenset(hidden), sign=results.metric.sign
     )

@@ -104,7 +104,7 @@ def fragment(
         image: Returns the `src` and the `width` of a figure.
         log: Links to logs.
         place: Address of its files, with FILE instead of a name; empty if they are embedded.
-        embedded: Name → content of the embedded files, besides tables in Markdown.
+        embedded: Name → content of the embedded files; tables in Markdown are added.
         document: Scripts, style, and policy of a document.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined

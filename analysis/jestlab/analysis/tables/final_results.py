@@ -89,10 +89,9 @@ class Finals:
 
         Index label; seeds_compared (including diverged ones), seeds_reached; for each effort:
         `<effort>_to_match` (median over seeds, or a lower bound of the median if `<effort>_most` is greater),
-        `_low` and `_high` (range over seeds; infinite if a seed doesn't reach the score), `_spent` (the least
-        effort of a seed that doesn't reach the score, else NaN), `_at_most` and `_low_at_most` (bool: the
-        median or the least is an upper bound, as a run reached the score at its first evaluation),
-        `fewer_<effort>` (censored median), and `fewer_<effort>_at_least` (bool).
+        `_spent` (the least effort of a seed that doesn't reach the score, else NaN), `_at_most` (bool: the
+        median is an upper bound, as a run reached the score at its first evaluation), `fewer_<effort>`
+        (censored median), and `fewer_<effort>_at_least` (bool).
         """
         import numpy as np
         import pandas as pd
@@ -106,17 +105,14 @@ class Finals:
             for effort in (WORDS[each].name for each in self.efforts):
                 names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
                 took, spent, fewer = (columns[name][at].astype(float) for name in names)
-                reach, factor = to_match(took, spent), censored_median(fewer)
+                (value, most), factor = to_match(took, spent), censored_median(fewer)
                 line |= {
-                    f"{effort}_to_match": reach.value,
-                    f"{effort}_most": reach.most,
-                    f"{effort}_low": reach.low,
-                    f"{effort}_high": reach.high,
+                    f"{effort}_to_match": value,
+                    f"{effort}_most": most,
                     f"{effort}_spent": min(spent[np.isnan(took)].tolist(), default=math.nan),
                     f"fewer_{effort}": factor,
                     # A bound can't move the median if the true value is still farther from it.
-                    f"{effort}_at_most": bool((took[early] >= reach.value).any()),
-                    f"{effort}_low_at_most": bool((took[early] == reach.low).any()),
+                    f"{effort}_at_most": bool((took[early] >= value).any()),
                     f"fewer_{effort}_at_least": bool((fewer[early] <= factor).any()),
                 }
             lines.append(line)

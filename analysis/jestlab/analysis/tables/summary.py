@@ -60,16 +60,15 @@ def summary(finals: Finals) -> Table:
         f"{sentence(': '.join(filter(None, (frames.experiment, frames.question))))} {_about_scores(finals)}.",
         rows.sort_values("apart", ascending=False, kind="stable"),
         columns,
-        notes=(frames.no_score, _comparisons(finals)),
+        notes=(frames.no_score,),
     )
 
 
-def _comparisons(finals: Finals) -> str:
+def comparisons(finals: Finals) -> str:
     """Note that intervals are those of single comparisons; empty if there is only one comparison."""
     count = int(finals.by_label["delta_low"].notna().sum())
-    return f"each interval is for one comparison; {count} runs are compared with {finals.against}" * (
-        count > 1
-    )
+    text = f"Δ: each interval is for one comparison; {count} runs are compared with {finals.against}"
+    return text if count > 1 else ""
 
 
 def _about_scores(finals: Finals) -> str:
@@ -163,7 +162,7 @@ def _delta(finals: Finals) -> Column:
         inputs=("score",),
         compares=True,
         importance=80,
-        notes=(f"Δ: {formula}{less}",),
+        notes=(f"Δ: {formula}{less}", *filter(None, [comparisons(finals)])),
     )
 
 

@@ -298,9 +298,8 @@ def _blocks(summary: dict[str, Any]) -> Iterator[Block]:
         parts = [(Path(part["folder"]).name, _content(part), _megabytes(part)) for part in summary["parts"]]
         yield table(("", "content", "MB"), parts, right=(2,))
     elif "datasets" in summary:
-        yield table(
-            ("dataset", "kind", "content"), [(d["name"], d["kind"], _counts(d)) for d in summary["datasets"]]
-        )
+        datasets = [(each["name"], each["kind"], _counts(each)) for each in summary["datasets"]]
+        yield table(("dataset", "kind", "content"), datasets)
     else:
         yield from _shard_lines(summary)
 
@@ -374,12 +373,10 @@ def score(name: str, file: Path | None, as_json: bool, lab: Lab) -> None:
     scored = int(np.isfinite(first).sum())
     data = {"run": name, "examples": len(first), "scored": scored, "quantiles": quantiles}
     rows = [(column, *(f"{value:.3f}" for value in values.values())) for column, values in quantiles.items()]
-    text: list[Block] = [
-        table(("column", "10%", "median", "90%"), rows, right=(1, 2, 3)),
-        f"{scored:,} of {len(first):,} examples are scored",
-        *([] if file is None else [str(file)]),
-    ]
-    show(as_json, data | ({} if file is None else {"file": str(file)}), text)
+    written = {} if file is None else {"file": str(file)}
+    heading = table(("column", "10%", "median", "90%"), rows, right=(1, 2, 3))
+    text = [heading, f"{scored:,} of {len(first):,} examples are scored", *written.values()]
+    show(as_json, data | written, text)
 
 
 def _write_scores(file: Path, columns: dict[str, Column], lab: Lab, embedded: EmbedConfig) -> None:

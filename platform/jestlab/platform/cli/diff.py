@@ -91,7 +91,8 @@ def _blocks(about: dict[str, Any], titles: Sequence[str], metrics: Metrics) -> I
 
 def _numbers(section: str, about: Mapping[str, Any], metrics: Metrics) -> Iterator[tuple[str, ...]]:
     """Yield the rows of scores or costs: both values, and the change. Costs that are 0 are omitted."""
-    for name, (first, second, change) in ((name, numbers.values()) for name, numbers in about.items()):
+    for name, numbers in about.items():
+        first, second, change = numbers.values()
         metric = metrics.of(name)
         write: Callable[[float], str] = metric.text
         unit, of_change = metric.suffix, f" {metric.of_differences}".rstrip()
@@ -104,11 +105,8 @@ def _numbers(section: str, about: Mapping[str, Any], metrics: Metrics) -> Iterat
             if change and first and not isinstance(change, str):
                 of_change = f" ({change / first:+.0%})".replace("-", "−")
         unit = unit if unit in ("", "%") else f" {unit}"
-        cells = [
-            each if each is None or isinstance(each, str) else f"{write(each)}{unit}"
-            for each in (first, second)
-        ]
-        if change is not None and not isinstance(change, str):
+        cells = [each if isinstance(each, str | None) else f"{write(each)}{unit}" for each in (first, second)]
+        if not isinstance(change, str | None):
             change = f"{'−' if change < 0 else '+'}{write(abs(change))}{of_change}" if change else "="
         yield (name, *(_ABSENT if cell is None else cell for cell in (*cells, change)))
 

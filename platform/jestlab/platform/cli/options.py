@@ -108,34 +108,29 @@ def decide_option(function: Function) -> Callable[..., Any]:
     return wrapped
 
 
-class CodeName(click.ParamType[str]):
-    """A built-in name or a reference to custom code, whose file is relative to the working directory."""
+def code_name(kind: Kind, builtin: Sequence[str], *, other_names: bool = False) -> Callable[[str], str]:
+    """Return a type for a built-in name, or a reference to custom code, whose file gets an absolute path.
 
-    name = "name"
+    Args:
+        kind: Kind of the named code, such as "figure"; used in errors.
+        builtin: The built-in names.
+        other_names: Whether to accept any other name, which the command then checks itself.
+    """
 
-    def __init__(self, kind: Kind, builtin: Sequence[str], *, other_names: bool = False) -> None:
-        """Create the type for a kind of code. With `other_names`, the command itself checks unknown names."""
-        self._kind = kind
-        self._builtin = builtin
-        self._other_names = other_names
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return the built-in names, for the help."""
-        return f"[{'|'.join(self._builtin)}|NAME]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name, with an absolute path for a file; fail if it is invalid."""
-        if value in self._builtin:
-            return str(value)
+    def convert(value: str) -> str:
+        if value in builtin:
+            return value
         from jestlab.models import extensions
         from jestlab.models.extensions import references
 
-        if not self._other_names or references.is_reference(value):
+        if not other_names or references.is_reference(value):
             try:
-                extensions.check_name(self._kind, value, self._builtin)
+                extensions.check_name(kind, value, builtin)
             except ValueError as error:
-                self.fail(str(error), param, ctx)
+                raise click.BadParameter(str(error)) from None
         return references.anchored(value, Path.cwd())
+
+    return convert
 
 
 def launch_options(function: Function) -> Function:
@@ -149,7 +144,7 @@ def launch_options(function: Function) -> Function:
                      help="Maximum number of further attempts after a run fails.  [default: the study's]"),
         click.option("--parallel", type=click.IntRange(min=1), metavar="N",
                      help="Maximum number of concurrent runs, across all launches.  [default: the study's]"),
-        click.option("--on", type=CodeName("executor", EXECUTORS),
+        click.option("--on", type=code_name("executor", EXECUTORS), metavar=f"[{'|'.join(EXECUTORS)}|NAME]",
                      help="Executor, built-in or custom.  "
                           "[default: the study's, else your settings', else local]"),
     ):  # fmt: skip

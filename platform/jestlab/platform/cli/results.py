@@ -25,8 +25,8 @@ from jestlab.analysis.units import listed
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.options import (
     RUN_HELP,
-    CodeName,
     baseline_option,
+    code_name,
     examples,
     lab_json_options,
     model_flags,
@@ -115,7 +115,8 @@ def table_command(
     elif form == "text":
         hides_notes = default_format(output) == "text" and "notes" not in given
         blocks = result_blocks(made, "--notes" if hides_notes else "")
-        print_or_write_blocks(output, [*blocks, *(answer_lines(lab, *experiments) if has_answer else ())])
+        answer = ["", *answer_lines(lab, *experiments)] if has_answer else []
+        print_or_write_blocks(output, [*blocks, *answer])
     else:
         print_or_write(output, made.render(form))
         if form == "latex" and (names := left_out(made)):
@@ -143,7 +144,7 @@ _KINDS = "\n\n".join(
 
 @click.command(epilog=f"Kinds of figures:\n\n{_KINDS}\n\n{_PLOTS}")
 @click.argument("experiment", type=EXPERIMENT, required=False)
-@click.option("--kind", type=CodeName("figure", (*FIGURES, "all"), other_names=True), default="all",
+@click.option("--kind", type=code_name("figure", (*FIGURES, "all"), other_names=True), default="all",
               show_default=True, metavar="KIND", help="Kind of figure to draw.")  # fmt: skip
 @model_flags(*FIGURES.values(), CustomFigureOptions)
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)

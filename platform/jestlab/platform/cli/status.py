@@ -259,12 +259,9 @@ def _experiments_data(
 
 @click.command(epilog=examples("watch quickstart", "watch quickstart --once --json"))
 @click.argument("experiment", type=EXPERIMENT)
-@click.option(
-    "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Interval in seconds."
-)
 @click.option("--once", is_flag=True, help="Print one table; the default without a terminal.")
 @lab_json_options("Print the table once, as JSON.")
-def watch_command(experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab) -> int:
+def watch_command(experiment: str, *, once: bool, as_json: bool, lab: Lab) -> int:
     """Show the progress of EXPERIMENT's runs live.
 
     The table has the step, loss, speed, time left, and FLOPs of each run. Below it are failures, the reasons
@@ -280,18 +277,18 @@ def watch_command(experiment: str, *, every: float, once: bool, as_json: bool, l
         rows = watch.update()
         show(as_json, [row.as_data() for row in rows], watch_lines(rows, lab))
     else:
-        rows = _watch_live(watch, every, lab)
+        rows = _watch_live(watch, lab)
     failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
     return 1 if any(row.run.state in failed for row in rows) else 0
 
 
-def _watch_live(watch: Watch, every: float, lab: Lab) -> list[RunStatus]:
+def _watch_live(watch: Watch, lab: Lab) -> list[RunStatus]:
     """Redraw the table until the launch has ended; return the last rows."""
     from rich.live import Live
 
     rows: list[RunStatus] = []
     with Live(refresh_per_second=4, screen=False) as live:
-        for update in watch.follow(every):
+        for update in watch.follow():
             error = [one_line(str(update))] if isinstance(update, StoreUnreachable) else []
             rows = rows if isinstance(update, StoreUnreachable) else update
             blocks = [*watch_lines(rows, lab, live.console.height), *error]
@@ -352,7 +349,7 @@ def _attach(watch: Watch, experiment: str, stream: IO[str]) -> list[RunStatus]:
     shown: dict[str, tuple[RunState, str | None]] = {}
     done_before: set[str] | None = None  # runs that were completed at the first update
     try:
-        for update in watch.follow(1.0):
+        for update in watch.follow():
             if isinstance(update, StoreUnreachable):
                 continue
             rows, unique = update, [row for row in update if not row.is_repeat]

@@ -39,6 +39,7 @@ LOSS, FLOPS = "loss", "flops_total"
 """Names of the metrics that `read_status` reads, in addition to `EXAMPLES`."""
 
 _QUIET_UPDATES = 4  # consecutive updates without active runs after which a launch counts as ended
+_PAUSE_SECONDS = 1.0  # between two updates
 STARTING = "starting"
 """Reason of a run whose job was launched, but whose worker has not reported yet."""
 
@@ -201,7 +202,7 @@ class Watch:
         self._read_seconds = self._read_at - began
         return self._rows
 
-    def follow(self, pause_seconds: float) -> Iterator[list[RunStatus] | StoreUnreachable]:
+    def follow(self) -> Iterator[list[RunStatus] | StoreUnreachable]:
         """Yield the status of all runs until the launch has ended; if the store is unreachable, the error.
 
         The launch has ended if all runs are completed. It also counts as ended if in several consecutive
@@ -223,7 +224,7 @@ class Watch:
                 if states <= {RunState.COMPLETED}:
                     return
                 quiet = 0 if may_run else quiet + 1
-            time.sleep(pause_seconds)
+            time.sleep(_PAUSE_SECONDS)
 
 
 # ---- waiting

@@ -232,7 +232,6 @@ function followLog(place) {
   update().catch(showError).finally(() => repeatedly(update, 2 * TICK));
 }
 
-awaken(document);
 for (const table of document.querySelectorAll("table:not([data-table] *)")) rove(table);
 const curves = [...document.querySelectorAll("section[data-curves]")].map((section) => {
   const found = new Curves(section);
