@@ -275,7 +275,11 @@ class ScriptRun(Reporter):
         values = {key: value for key, value in message.items() if key not in ("type", "metrics", "scores")}
         values |= message.get("metrics", {}) | message.get("scores", {})
         text = ", ".join(f"{name} {value}" for name, value in values.items())
-        sys.stdout.write(f"{message['type']}: {text}\n")
+        try:
+            sys.stdout.write(f"{message['type']}: {text}\n")
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader has ended, as in `python script.py | head`; the script continues
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Reporting(ScriptRun):

@@ -38,10 +38,15 @@ def folder(tmp_path, monkeypatch):
 
 
 def completed(line, shell="fish"):
-    """Return the values that a shell gets for a line up to the cursor; "//file" where it completes files."""
+    """Return the values that a shell gets for a line up to the cursor; "//file" where it completes files.
+
+    fish passes the line and its last word; bash one word per line, and the index of the last.
+    """
     word = re.findall(r"(?:\\.|'[^']*'?|[^\s'\\])*$", line)[0]
-    variables = {"COMP_WORDS": f"jestlab {line}", "COMP_LINE": f"jestlab {line}", "COMP_CWORD": word}
-    with patch.dict(os.environ, variables):
+    variables = (
+        (f"jestlab {line}", word) if shell == "fish" else (f"jestlab\n{line}", str(line.count("\n") + 1))
+    )
+    with patch.dict(os.environ, zip(("COMP_WORDS", "COMP_CWORD"), variables, strict=True)):
         kind = get_completion_class(shell)
         found = kind(cli, {}, "jestlab", "_JESTLAB_COMPLETE").complete().splitlines()
     pairs = [each.partition("\t")[0].partition(",")[::2] for each in found]
@@ -55,6 +60,7 @@ def completed(line, shell="fish"):
         "wa": ["watch"],
         "table ": [*NAMES, "toy", "seeds"],
         "logs ": ["seeds/", "toy/"],
+        "logs t": ["toy/uniform", "toy/joint ratio=0.5", "toy/joint ratio=0.8"],
         "logs toy/": ["toy/uniform", "toy/joint ratio=0.5", "toy/joint ratio=0.8"],
         "logs 'toy/joint r": ["toy/joint ratio=0.5", "toy/joint ratio=0.8"],
         "status se": ["seeds"],
@@ -63,7 +69,7 @@ def completed(line, shell="fish"):
         "launch mine.yaml ": [],
         "launch toy ": ["toy/uniform", "toy/joint ratio=0.5", "toy/joint ratio=0.8"],
         "plan m": ["mine.yaml", "multi_resolution"],
-        "plan more/": ["more/other.py"],
+        "plan more/": ["//file"],
         "table claims seeds t": ["toy"],
         "watch --root lab t": ["toy"],
         "watch --root nowhere t": [],
@@ -98,10 +104,19 @@ def test_completes_nothing_without_a_store(tmp_path, monkeypatch):
     assert completed("logs ") == []
 
 
-def test_bash_gets_the_rest_of_its_last_word(folder):
-    assert completed("logs toy/j", "bash") == [r"toy/joint\ ratio=0.5", r"toy/joint\ ratio=0.8"]
-    assert completed(r"logs toy/joint\ ratio=0", "bash") == ["0.5", "0.8"]
-    assert completed("logs 'toy/joint r", "bash") == ["toy/joint ratio=0.5", "toy/joint ratio=0.8"]
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["logs", "toy/j"], [r"toy/joint\ ratio=0.5", r"toy/joint\ ratio=0.8"]),
+        (["logs", "'toy/joint r"], ["toy/joint ratio=0.5", "toy/joint ratio=0.8"]),
+        (["logs", r"toy/joint\ ratio", "=", "0"], ["0.5", "0.8"]),
+        (["retry", "seeds/cli", "="], ["p/0", "p/1"]),
+        (["table", "toy", "--format", "=", "la"], ["latex"]),
+        (["status", ""], ["seeds", "toy"]),
+    ],
+)
+def test_bash_gets_the_rest_of_its_last_word(folder, words, expected):
+    assert sorted(completed("\n".join(words), "bash")) == expected
 
 
 def test_a_real_bash_completes(folder):

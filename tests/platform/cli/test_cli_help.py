@@ -85,7 +85,11 @@ def test_the_list_of_verbs_is_in_the_order_of_the_work():
     [
         ("--help", {}, "Usage: jestlab [OPTIONS]"),
         ("init --help", {}, "Usage: jestlab init"),
-        ("", {"_JESTLAB_COMPLETE": "bash_complete", "COMP_LINE": "jestlab st"}, "plain,status"),
+        (
+            "",
+            {"_JESTLAB_COMPLETE": "bash_complete", "COMP_WORDS": "jestlab\nst", "COMP_CWORD": "1"},
+            "plain,status",
+        ),
     ],
 )
 def test_help_and_completion_of_verbs_import_little(words, variables, answer):

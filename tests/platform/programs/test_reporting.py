@@ -165,6 +165,25 @@ def test_phases_are_checked_and_attributes_are_the_same(start):
             assert run.directory == Path("/lab/run")
 
 
+def test_a_script_started_by_hand_continues_after_its_output_is_closed():
+    """As in `python script.py | head -1`."""
+    code = """if 1:
+        import sys
+        from jestlab.platform import client
+        run = client.run()
+        run.log(0, loss=0.5)
+        sys.stdin.read()
+        for step in range(1, 10_000):
+            run.log(step, loss=0.5)
+        print("end", file=sys.stderr)"""
+    pipe = subprocess.PIPE
+    script = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    assert script.stdout is not None and script.stdout.readline() == "log: step 0, loss 0.5\n"
+    script.stdout.close()
+    script.stdout = None
+    assert script.communicate() == (None, "end\n") and script.returncode == 0
+
+
 # ---- seconds of training: since the program began, and before that of earlier attempts
 
 EARLY = {3: 30.0, 5: 50.0, 6: 60.0, 9: 90.0}

@@ -22,7 +22,7 @@ _FORMAT: Any = nbformat  # its functions have no types
 _USERS = re.compile(r"JESTLAB_(?!TEST)|XDG_CONFIG_HOME")
 _LINK = re.compile(r'<a href="lab/[^>]*>(.*?)</a>')
 _EMPHASIS = re.compile(r"\\textbf|[-:|*{}]")
-_NUMBER = re.compile(r"[0-9][0-9,.]*|\b(?:nan|NaN)\b")
+_NUMBER = re.compile(r"<?[0-9][0-9,.]*|\b(?:nan|NaN)\b")
 
 
 def executed(notebook: Any, folder: Path) -> Any:
@@ -33,8 +33,9 @@ def executed(notebook: Any, folder: Path) -> Any:
     notebook = copy.deepcopy(notebook)
     place = {"metadata": {"path": str(folder)}}
     client = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources=place, record_timing=False
-    )
+        notebook, timeout=300, kernel_name="python3", resources=place, record_timing=False,
+        coalesce_streams=True,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="home-") as home:
         environment = {
             **{name: value for name, value in os.environ.items() if not _USERS.match(name)},
@@ -44,13 +45,14 @@ def executed(notebook: Any, folder: Path) -> Any:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "GIT_CEILING_DIRECTORIES": str(ROOT),
             "JESTLAB_POLL_SECONDS": "0.2",
+            "NO_COLOR": "1",  # the page of the documentation would show escape codes
         }
         client.execute(env=environment)
     return notebook
 
 
 def outline(notebook: Any) -> list[Any]:
-    """Return the outputs of each cell without numbers, which differ between machines."""
+    """Return the outputs of each cell without numbers and without the order of printed words, which vary."""
     return [
         [(output.output_type, _forms(output)) for output in cell.outputs]
         for cell in notebook.cells
@@ -61,7 +63,8 @@ def outline(notebook: Any) -> list[Any]:
 def _forms(output: Any) -> Any:
     data = output.get("data", {"text/plain": output.get("text", "")})
     words = _NUMBER.sub("#", _EMPHASIS.sub("", str(data.get("text/plain"))))
-    return sorted(data), " ".join(words.split())
+    in_order = words.split()
+    return sorted(data), " ".join(in_order if "data" in output else sorted(set(in_order)))
 
 
 def main(path: Path) -> None:

@@ -18,7 +18,6 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
-    ZshComplete,
     add_completion_class,
     get_completion_class,
     shell_complete,
@@ -65,31 +64,22 @@ def _runs_of(context: click.Context, experiment: str) -> list[str]:
 
 
 def _runs(context: click.Context, incomplete: str) -> list[str]:
-    """Return the names of experiments or, after "EXPERIMENT/", of its runs."""
-    experiments = _experiments(context, incomplete)
-    typed = next((name for name in experiments if incomplete.startswith(f"{name}/")), None)
-    return [f"{name}/" for name in experiments] if typed is None else _runs_of(context, typed)
+    """Return the names of experiments, with a slash; if only one matches, those of its runs."""
+    names = _experiments(context, incomplete)
+    matching = [name for name in names if f"{name}/".startswith(incomplete[: len(name) + 1])]
+    return _runs_of(context, *matching) if len(matching) == 1 else [f"{name}/" for name in matching]
 
 
 def _specs(context: click.Context, incomplete: str) -> list[str]:
-    """Return the names of registered studies and of files that may contain a study."""
+    """Return the names of registered studies, and of files in this folder that may contain a study."""
     from jestlab.platform.study_registry import study_names
 
-    folder, slash, _ = incomplete.rpartition("/")
-    names = [] if slash else study_names()
-    with suppress(OSError):
-        for entry in sorted(os.scandir(folder or slash or "."), key=lambda entry: entry.name):
-            ending = "/" if slash and entry.is_dir() else ""
-            if entry.name[0] != "." and (ending or entry.name.endswith((".yaml", ".yml", ".py"))):
-                names.append(f"{folder}{slash}{entry.name}{ending}")
-    return names
+    files = (path.name for path in sorted(Path().glob("[!.]*")))
+    return [*study_names(), *(name for name in files if name.endswith((".yaml", ".yml", ".py")))]
 
 
 class _Name(click.ParamType[str]):
-    """A name that the shell completes from the results of a function, or a file name.
-
-    If `or_file`, the shell completes files when no name matches or nothing has been typed.
-    """
+    """A name completed from the results of a function; if none matches and `or_file`, files."""
 
     name = "name"
 
@@ -101,12 +91,13 @@ class _Name(click.ParamType[str]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
         names = [name for name in self._names(ctx, incomplete) if name.startswith(incomplete)]
-        if self._or_file and not (names and incomplete):
+        if self._or_file and not names:
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(name) for name in names]
 
 
-EXPERIMENT, RUN, SPEC = map(_Name, (_experiments, _runs, _specs))
+EXPERIMENT, RUN = map(_Name, (_experiments, _runs))
+SPEC = _Name(_specs, or_file=True)
 SPEC_RUN = _Name(lambda context, incomplete: _runs_of(context, Path(context.params.get("spec") or "").stem))
 SUBJECT = _Name(
     lambda context, incomplete: (_runs if "/" in incomplete else _experiments)(context, incomplete)
@@ -125,48 +116,24 @@ SOURCE = _Name(_runs, or_file=True)
 class _Bash(BashComplete):
     """Completion for bash, which splits words at `=` and `:` and inserts results without quoting them."""
 
-    source_template = (
-        BashComplete.source_template.replace(
-            "COMP_CWORD=", 'COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_CWORD='
-        )
-        .replace("read type", "read -r type")
-        .replace(
-            "    return 0",
-            "    [[ ${#COMPREPLY[@]} -eq 1 && $COMPREPLY == */ ]] && compopt -o nospace\n    return 0",
-        )
-    )
+    source_template = BashComplete.source_template.replace("read type", "read -r type")
     _typed = ""  # the last word as typed, with quotes and backslashes
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        line = os.environ["COMP_LINE"]
-        words = split_arg_string(line)
-        while words and "=" in words[0]:  # NAME=value jestlab …
-            words.pop(0)
-        word = re.search(r"(?:\\.|'[^']*'?|\"(?:\\.|[^\"])*\"?|[^\s'\"\\])*$", line)
-        self._typed = word[0] if word else ""
-        incomplete = words.pop() if self._typed else ""
-        return words[1:], incomplete
+        words = os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]
+        *before, self._typed = re.sub(r"\n?([=:])\n?", r"\1", "\n".join(words)).split("\n")
+        return split_arg_string("\n".join(before))[1:], "".join(split_arg_string(self._typed))
 
     def format_completion(self, item: CompletionItem[str]) -> str:
         value = item.value
         if not self._typed.startswith(("'", '"')):
-            typed = "".join(re.split(r"(?<=[=:])", self._typed)[:-1])
-            value = value[len(re.sub(r"\\(.)", r"\1", typed)) :]
+            start = re.sub(r"[^=:]*$", "", self._typed)
+            value = value.removeprefix("".join(split_arg_string(start)))
             value = re.sub(r"([^\w@%+=:,./-])", r"\\\1", value)
         return f"{item.type},{value}"
 
 
-class _Zsh(ZshComplete):
-    """Completion for zsh, without a space after a final slash."""
-
-    source_template = ZshComplete.source_template.replace(
-        "compadd -U",
-        "local -a ending; [[ $completions[-1] == */ ]] && ending=(-S '')\n        compadd $ending -U",
-    )
-
-
-for _each in (_Bash, _Zsh):
-    add_completion_class(_each)
+add_completion_class(_Bash)
 
 
 def complete(cli: click.Group) -> int:

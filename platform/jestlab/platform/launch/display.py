@@ -1,14 +1,12 @@
-"""Display a launch: progress bars on a terminal, one line per change in a pipe, one output in a notebook."""
+"""Display a launch: progress bars on a terminal, one line per change elsewhere."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping
-from html import escape
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from jestlab.analysis import units
 from jestlab.platform.launch import detached
@@ -28,7 +26,6 @@ EXAMPLES = "examples_seen"
 MAX_CHARACTERS = 2_000
 """Maximum number of characters of a message."""
 
-_MAX_RUNS, _MAX_MESSAGES, _UPDATE_SECONDS = 8, 20, 0.5  # limits in a notebook
 _MIN_WIDE_COLUMNS = 100  # width in characters from which loss and rate are shown as well
 
 
@@ -60,18 +57,9 @@ class Listener:
 
 
 def display(experiment: str, stream: IO[str] | None = None, task: str = "to run") -> Listener:
-    """Return a listener that displays a launch of an experiment, by default in the notebook or on stdout."""
-    if stream is None and in_notebook():
-        return Notebook()
+    """Return a listener that displays a launch of an experiment, by default on stdout."""
     stream = stream or sys.stdout
     return ProgressBars(experiment, stream) if stream.isatty() else Lines(experiment, stream, task)
-
-
-def in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook. Doesn't import IPython."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return getattr(shell, "kernel", None) is not None
 
 
 class Lines(Listener):
@@ -200,84 +188,3 @@ class ProgressBars(Lines):
             super()._print(line)
         else:
             self._bars.console.print(line)
-
-
-class Notebook(Listener):
-    """Shows the number of ended runs, progress of running runs, and failures in one output of a notebook."""
-
-    def __init__(self) -> None:
-        """Create a display, which is empty until the launch starts."""
-        super().__init__()
-        self._output: Any = None
-        self._shown_at = 0.0
-        self._total = 0
-        self._ended: Counter[RunState] = Counter()
-        self._running: dict[str, str] = {}  # fingerprint → title
-        self._progress: Mapping[str, RunProgress] = {}
-        self._messages: list[str] = []
-
-    def begin(self, count: int) -> None:
-        """Add a round's runs to the total."""
-        self._total += count
-        self._show()
-
-    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Update the state of a run."""
-        name = one_line(title(run))
-        self._running.pop(run.fingerprint, None)
-        if state == RunState.RUNNING:
-            self._running[run.fingerprint] = name
-        elif state.is_terminal:
-            self._ended[state] += 1
-            if state != RunState.COMPLETED:
-                because = f": {one_line(reason, MAX_CHARACTERS)}" if reason else ""
-                self._messages.append(f"{state}: {name}{because}")
-        self._show(_UPDATE_SECONDS)
-
-    def note(self, message: str) -> None:
-        """Add a message."""
-        super().note(message)
-        self._messages.append(self.notes[-1])
-        self._show()
-
-    def progress(self, by_run: Mapping[str, RunProgress]) -> None:
-        """Update the progress of the running runs."""
-        self._progress = by_run
-        self._show(_UPDATE_SECONDS)
-
-    def end(self) -> None:
-        """Show the final state."""
-        self._running = {}
-        self._show()
-
-    def _show(self, pause_seconds: float = 0.0) -> None:
-        if time.monotonic() - self._shown_at < pause_seconds:
-            return
-        self._shown_at = time.monotonic()
-        content = self._content()
-        if self._output is None:
-            from IPython import display
-
-            show: Any = display.display  # untyped
-            self._output = show(content, raw=True, display_id=True)
-        else:
-            self._output.update(content, raw=True)
-
-    def _content(self) -> dict[str, str]:
-        """Return the output by MIME type: as text and as HTML."""
-        ended, lines, bar = self._ended.total(), [], ""
-        if self._total:
-            bad = [f"{count} {state}" for state, count in self._ended.items() if state != RunState.COMPLETED]
-            lines.append(f"{ended} of {self._total} runs have ended" + (f": {', '.join(bad)}" if bad else ""))
-            bar = f'<progress value="{ended}" max="{self._total}" aria-label="ended runs"></progress>'
-        for run, name in list(self._running.items())[:_MAX_RUNS]:
-            progress = self._progress.get(run)
-            if progress is not None and progress.total_steps:
-                name += f"  {progress.step} of {progress.total_steps} steps"
-                name += f", loss {progress.latest['loss']:.4g}" if "loss" in progress.latest else ""
-            lines.append(name)
-        if len(self._running) > _MAX_RUNS:
-            lines.append(f"and {len(self._running) - _MAX_RUNS} more")
-        lines += self._messages[-_MAX_MESSAGES:]
-        html = "".join(f"<div>{escape(line)}</div>" for line in lines)
-        return {"text/plain": "\n".join(lines), "text/html": bar + html}
