@@ -128,6 +128,25 @@ def test_two_experiments_with_runs_of_the_same_name_and_one_that_is_named_twice(
         tables.table(paper_like.url, "comparison", baseline="uniform")
 
 
+def test_notes_that_start_with_a_mark_are_shown_below_the_table(paper_like):
+    mine = """source,table,method,quantity,printed,unit,note
+Doe et al. 2025,comparison,SigLIP,imagenet/zero_shot,76.7,percent,‡ corrected by the authors
+Doe et al. 2025,comparison,SigLIP,coco/i2t_r1,65.2,percent,at 256 px
+Doe et al. 2025,comparison,SigLIP,mean,70.9,percent,‡ of a column that is not shown
+"""
+    cells = published.frame([*published.paper(), *published.parse(mine.encode(), "mine.csv")])
+    for own_runs in ([], [own(paper_like)]):
+        table = tables.paper_table("comparison", cells, own_runs)
+        row = rows_of(table)["SigLIP"]
+        assert (row["imagenet/zero_shot"], row["coco/i2t_r1"]) == ("76.7‡", "65.2")
+        assert rows_of(table)["JEST++ L"]["mean_delta"] == "+1.8‡"
+        assert [note for note in table.notes if "‡" in note] == [
+            "‡ JEST++ L, mean Δ: +0.9 by the scores of this table",
+            "‡ JEST++ L, ImageNet-1K zero-shot: 80.4 in table longer_training, for the same training",
+            "‡ SigLIP, ImageNet-1K zero-shot: corrected by the authors",
+        ]
+
+
 def test_csv_and_json_have_numbers_and_the_printed_text():
     table = tables.paper_table("comparison", paper())
     rows = list(csv.DictReader(io.StringIO(table.csv())))

@@ -3,14 +3,42 @@
 import copy
 import hashlib
 import json
+import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jestlab.analysis.claims import registration
 from jestlab.analysis.claims.registration import Registration, compare, content_of, digest_of
+
+PLAIN = """
+class A:
+    x = 1
+
+    def f(y):
+        return f"{y['k']}b"
+"""
+DESCRIBED = '''"""The module."""
+
+class A:  # a comment
+    """A class.
+
+    Attributes:
+        x: A "number".
+    """
+
+    x = 1
+    """Isn't documented."""
+
+    # A comment.
+    def f(y):
+        """Return a text."""
+        return f"{y['k']}b"
+'''
 
 SPEC: dict[str, Any] = {
     "claims": [
@@ -101,3 +129,14 @@ def test_a_registration_tells_whether_other_code_judges_now():
     for registered, is_changed in (({}, False), ({"code": "0" * 64}, True)):
         about = Registration(content() | registered, "", "", "Ada", datetime.now(UTC))
         assert about.is_by_other_code == is_changed
+
+
+def test_the_digest_of_the_code_ignores_comments_and_docstrings(monkeypatch, tmp_path):
+    shutil.copytree(Path(registration.__file__).parents[1], tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(registration, "__file__", str(tmp_path / "claims" / "registration.py"))
+
+    def digest(text):
+        (tmp_path / "intervals.py").write_text(text)
+        return registration.code_digest.__wrapped__()
+
+    assert digest(PLAIN) == digest(DESCRIBED) != digest(PLAIN.replace("}b", "}c"))

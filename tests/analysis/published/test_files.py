@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.analysis import published
-from jestlab.analysis.published.cell import PublishedCell, order
+from jestlab.analysis.published.cell import PublishedCell, order, read_printed
 
 HEADER = "source,table,method,quantity,printed,unit"
 LINE = "Doe,small,SigLIP,imagenet/zero_shot,70.3,percent"
@@ -129,6 +129,24 @@ def test_orders_unknown_scores_before_the_mean():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("text, value, step", [
+    ("70.3", 70.3, 0.1), ("13B", 13e9, 1e9), ("12.8B", 12.8e9, 0.1e9), ("100", 100, 1), ("+2.8", 2.8, 0.1),
+    ("−11.8", -11.8, 0.1), ("12,800", 12800, 1), ("600M", 600e6, 1e6), ("1T", 1e12, 1e12), ("40K", 40e3, 1e3),
+])  # fmt: skip
+def test_reads_a_printed_number_and_one_unit_of_its_last_digit(text, value, step):
+    assert read_printed(text, "count") == pytest.approx((value, step))
+    assert read_printed(text, "percent") == pytest.approx((value / 100, step / 100))
+
+
+@pytest.mark.parametrize("text", [
+    "", " ", "+", "B", "--1", "1.2.3", "1e5", "nan", "inf", "1,28", "1 000", "٣", "70.3±0.2", "9" * 100,
+    "1_0", "1.", ".703", "70 %",
+])  # fmt: skip
+def test_rejects_text_that_is_not_a_printed_number(text):
+    with pytest.raises(ValueError, match="is not a number"):
+        read_printed(text, "share")
+
+
 # ---- the paper's cells, and those of a store
 
 
@@ -149,7 +167,7 @@ def test_reads_the_cells_of_a_store_in_the_order_of_tables(new_store):
     store.publish(*published.paper()[::-1])
     frame = published.read(store.url)
     assert tuple(frame.columns) == published.COLUMNS and len(frame) == 233
-    assert sorted(published.cells_of(frame), key=repr) == sorted(published.paper(), key=repr)
+    assert sorted(published.stored(store.url), key=repr) == sorted(published.paper(), key=repr)
     assert list(dict.fromkeys(frame["table"])) == sorted(set(frame["table"]))
     silc = frame[(frame["table"] == "comparison") & (frame["method"] == "SILC-S")]
     assert list(silc["quantity"]) == [

@@ -159,6 +159,15 @@ def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built, sto
     assert "`" not in "".join(words(part) for part in page.iter("section") if part.get("id") != "reproduce")
 
 
+def test_the_answer_and_a_note_say_that_there_is_one_seed(built):
+    page = parse_page(built(StoredRun("uniform", [0.1, 0.4]), StoredRun("joint", [0.1, 0.5])))
+    results = by_id(page, "results")
+    assert words(by_class(page, "answer")[0]).endswith("above uniform (one seed).")
+    assert [words(note) for note in results.iter("li")] == ["† one seed only: its spread is unknown"]
+    assert [words(each) for each in by_class(results, "caption")] == ["Numbers open their provenance."]
+    assert words(by_class(by_id(page, "curves"), "caption")[0]) == "Dotted: final value of uniform."
+
+
 def test_an_unfinished_study_without_prices(built):
     html = built(
         StoredRun("uniform", [0.1, 0.2], flops_per_step=None),
@@ -334,6 +343,51 @@ def test_every_cell_shows_its_explanation(shown, study, printed):
             for key, (theirs, ours) in (told.differences or {}).items():
                 assert all(part in differs[0] for part in (key, theirs or "—", ours or "—"))
     assert "lost its node" in shown.tab.locator("#table-failures").inner_text()
+
+
+def test_a_click_on_a_header_sorts_the_rows(opened, page):
+    tab = opened(page).tab
+    rows = tab.locator("#table-summary tbody th .name")
+    score, run = (
+        tab.locator("#table-summary th", has=tab.get_by_role("button", name=name, exact=True))
+        for name in ("score", "run")
+    )
+    assert rows.all_inner_texts() == ["reference", "uniform", "independent", "joint"]
+    score.get_by_role("button", name="score", exact=True).click()
+    assert rows.all_inner_texts() == ["reference", "joint", "independent", "uniform"]
+    assert score.get_attribute("aria-sort") == "descending"
+    tab.keyboard.press("Enter")
+    assert rows.all_inner_texts() == ["reference", "uniform", "independent", "joint"]
+    assert score.get_attribute("aria-sort") == "ascending"
+    run.locator(".sort").click()
+    assert rows.all_inner_texts() == ["reference", "independent", "joint", "uniform"]
+    assert (run.get_attribute("aria-sort"), score.get_attribute("aria-sort")) == ("ascending", None)
+    score.locator(".info").click()  # the definition stays
+    assert tab.locator("[popover]:popover-open").inner_text().startswith("mean over seeds")
+    assert run.get_attribute("aria-sort") == "ascending"
+
+
+MADE = """
+sections => {
+  const row = text => `<tr><th>${text}</th></tr>`;
+  const bodies = sections.map(([title, ...texts]) =>
+    `<tbody><tr class="section"><th>${title}</th></tr>${texts.map(row).join('')}</tbody>`);
+  const head = '<thead><tr><th><button class="sort">x</button></th></tr></thead>';
+  document.querySelector('#table-summary').innerHTML = `<table>${head}${bodies.join('')}</table>`;
+}
+"""
+ROWS = "[...document.querySelectorAll('#table-summary tbody')].map(s => [...s.rows].map(r => r.textContent))"
+
+
+def test_sections_are_sorted_by_the_first_numbers_of_cells(opened, page):
+    tab = opened(page).tab
+    first = ["∞ (1/3)", "> 2.5 TFLOP, not reached", "1.5M", "≥ 40.0k†", "9,600", "$0.01"]
+    second = ["+16.3 [+7.4, +25.3]", "3 of 4", "2.0×", "1.9%", "1.2e-05", "−2.0 [−3.1, −0.9]", "−10"]
+    tab.evaluate(MADE, [["A", "—", *sorted(first), "none 5"], ["B", *sorted(second)]])
+    tab.locator("#table-summary .sort").click()
+    assert tab.evaluate(ROWS) == [["A", *first, "—", "none 5"], ["B", *second]]
+    tab.locator("#table-summary .sort").click()
+    assert tab.evaluate(ROWS) == [["A", *first[::-1], "—", "none 5"], ["B", *second[::-1]]]
 
 
 TICKS = "[...document.querySelectorAll('#curves .plot text:not([class])')].map(t => t.textContent).join()"

@@ -1,4 +1,4 @@
-"""`jestlab published`: import, export, list, remove, and lint."""
+"""`jestlab published`: import, export, list, and remove."""
 
 import functools
 import json
@@ -71,19 +71,6 @@ def test_lists_and_draws_tables_as_they_are_printed(call, checked):
     paths = [Path(line) for line in checked("plot", "--kind", "published").split()]
     assert [path.name for path in paths] == ["published.png", "published.svg", "published.pdf"]
     assert all(path.stat().st_size > 1000 for path in paths)
-
-
-def test_lints_the_paper_files_and_the_store(call, mine):
-    assert call("lint", code=1).splitlines()[-1] == "derived cells confirmed: 67; findings: 3"
-    printed = json.loads(call("lint", "--json", code=1))
-    assert [cell["expected"] for cell in printed["cells"]] == ["+0.9", "+0.9", "80.4"]
-    assert not Path("lab").exists()
-    assert call("lint", mine) == "derived cells confirmed: 1; findings: 0\n"
-    mine.write_text(MINE.format("1.6"))
-    assert "+1.6 cannot be right" in call("lint", mine, code=1)
-    call("import", mine)
-    assert "+1.6 cannot be right" in (of_the_store := call("lint", code=1))
-    assert "Evans" not in of_the_store and "JEST++ L" not in of_the_store
 
 
 def test_errors_are_one_line_and_change_nothing(call, mine, check_errors):

@@ -160,7 +160,7 @@ COMMANDS = f"""
 --help; list; show quickstart; plan quickstart --scale paper --why; plan filtering_ratio --all
 costs multi_resolution; status; status toy; watch toy --once; logs toy/nothing; query; query --view runs
 diff toy/uniform toy/reference; table toy; table speedups toy; table comparison
-table toy --explain uniform toy/score; published list; published lint; db check
+table toy --explain uniform toy/score; published list; db check
 note toy "{REASON} and {REASON}"; tag toy/uniform keep best submitted-to-the-workshop
 retract toy/uniform "{REASON}"; gc --older-than 0s; trust toy --dry-run; weights inspect toy/uniform
 """

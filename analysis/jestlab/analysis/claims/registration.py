@@ -7,8 +7,10 @@ by a later change is exploratory.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +32,9 @@ _RUNS = "SELECT label, seed, fingerprint FROM v_runs WHERE experiment = :experim
 _JUDGING = ("configs", "curves", "efforts", "frames", "intervals", "metrics", "names", "results")
 """Modules of `analysis` that decide verdicts, in addition to those of this package."""
 
+_BLANK = (
+    r'^ *("""(.|\n)*?"""|"[^\n]*"|\'[^\n]*\')?\n'  # docstrings and blank lines in the output of `ast.unparse`
+)
 _RULES = ("seeds", "metrics", "score")  # keys of a study that affect all its verdicts
 _DISPLAY = ("name", "digits", "scale")  # keys of a metric that affect no verdict
 _TEXTS = ("statement", "source", "unless")  # keys of a claim that affect no verdict
@@ -173,7 +178,10 @@ def _short(value: Any) -> str:
 
 @cache
 def code_digest() -> str:
-    """Compute the SHA-256 of the modules that judge claims."""
+    """Compute the SHA-256 of the modules that judge claims, without their comments and docstrings."""
     folder = Path(__file__).parent
     modules = [*sorted(folder.glob("*.py")), *(folder.parent / f"{name}.py" for name in _JUDGING)]
-    return hashlib.sha256(b"".join(module.read_bytes() for module in modules)).hexdigest()
+    code = "\n".join(ast.unparse(ast.parse(module.read_bytes())) for module in modules)
+    # Python 3.11 and 3.12 write the quotes of f-strings differently.
+    code = re.sub(_BLANK + r"|[\\'\"]", "", code, flags=re.MULTILINE)
+    return hashlib.sha256(code.encode()).hexdigest()

@@ -119,7 +119,7 @@ def _chart(
         "x_title": title,
         "y_title": plot.texts.y,
         "interval": CI,
-        "about": (several + about[0] if data["seeds"].max() > 1 else "One seed each.") + about[1],
+        "about": f"{several + about[0] if data['seeds'].max() > 1 else ''}{about[1]}".strip(),
         "y_log": plot.texts.metric.scale == "log" and bool(scores.min() > 0),
         "series": [one | {"shown": one["label"] in shown} for one in series],
         "levels": [{"y": y, "text": text} for y, text in near_references(data, scores)],

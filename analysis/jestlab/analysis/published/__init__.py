@@ -209,8 +209,3 @@ def frame(cells: Iterable[PublishedCell]) -> pd.DataFrame:
 
     types = {"position": int, "value": float, **dict.fromkeys(("ours", "baseline", "bold"), bool)}
     return pd.DataFrame(map(vars, cells), columns=list(COLUMNS)).astype(types)
-
-
-def cells_of(frame: pd.DataFrame) -> list[PublishedCell]:
-    """Convert a frame made by `frame` back to cells."""
-    return [PublishedCell.model_validate(row) for row in frame[list(COLUMNS)].to_dict("records")]

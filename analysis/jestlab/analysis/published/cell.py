@@ -1,10 +1,8 @@
-"""One cell of a published table: quantity, printed text, and the numbers that round to the text."""
+"""One cell of a published table: quantity, printed text, and the number that the text stands for."""
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -15,7 +13,6 @@ from ..units import near
 _NUMBER = re.compile(r"([+\-−–]?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.([0-9]+))?([KMBT]?)")
 _EXPONENTS = {"": 0, "K": 3, "M": 6, "B": 9, "T": 12}
 _LONGEST = 40  # characters of a printed number
-SLACK = 1e-9  # fraction of a step: numbers that differ by less count as equal
 
 # ---- quantities
 
@@ -76,34 +73,16 @@ def _known_quantity(quantity: str) -> str:
 # ---- printed numbers
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(NamedTuple):
     """A printed number.
 
     Attributes:
         value: A share, a count, or 1 for yes and 0 for no: 0.703 for "70.3" in percent, 13e9 for "13B".
         step: One unit of the last digit: 0.001 for "70.3" in percent, 1e9 for "13B"; 0 for yes or no.
-        decimals: Number of digits after the decimal point.
-        suffix: The letter after the number: K, M, B, or T; empty without one.
-        is_signed: Whether the number has a sign, so that positive numbers are written with one.
     """
 
     value: float
     step: float = 0.0
-    decimals: int = 0
-    suffix: str = ""
-    is_signed: bool = False
-
-    @property
-    def interval(self) -> tuple[float, float, float]:
-        """The least number that rounds to the printed one, the printed one, and the greatest such number."""
-        return self.value - self.step / 2, self.value, self.value + self.step / 2
-
-    def write(self, value: float) -> str:
-        """Write another value in the same form. Halves are rounded away from zero, as in most tables."""
-        steps = math.floor(abs(value) / self.step + 0.5 + SLACK)
-        sign = "" if not steps else "−" if value < 0 else "+" * self.is_signed
-        return f"{sign}{steps / 10**self.decimals:.{self.decimals}f}{self.suffix}"
 
 
 def read_printed(text: str, unit: Unit) -> Printed:
@@ -124,9 +103,6 @@ def read_printed(text: str, unit: Unit) -> Printed:
     return Printed(
         value=float(f"{'-' if sign not in ('', '+') else ''}{whole.replace(',', '')}.{decimals}e{exponent}"),
         step=float(f"1e{exponent - len(decimals)}"),
-        decimals=len(decimals),
-        suffix=letter,
-        is_signed=sign != "",
     )
 
 
@@ -161,7 +137,8 @@ class PublishedCell(BaseModel):
         value: The text as a number: a share (for percent and share), a count, or 1 or 0. It may have more
             digits than the text. By default, the printed number.
         unit: Unit of the printed text; by default the quantity's only unit, if it has just one.
-        note: Why the row is hard to compare with others.
+        note: Why the row is hard to compare with others. A note that starts with ‡ is about this cell:
+            tables mark the cell, and show the note below.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -190,11 +167,6 @@ class PublishedCell(BaseModel):
         """Unique key of the cell."""
         return CellKey(self.source, self.table, self.position, self.quantity)
 
-    @property
-    def number(self) -> Printed:
-        """The printed text as a number."""
-        return read_printed(self.printed, self.unit)
-
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -209,7 +181,7 @@ class PublishedCell(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> PublishedCell:
-        number, written = self.number, f"{self.printed!r} in {self.unit}"
+        number, written = read_printed(self.printed, self.unit), f"{self.printed!r} in {self.unit}"
         if self.table in ("summary", "speedups"):
             raise RequestError(f"table: {self.table!r} is reserved for own runs, choose another name")
         if self.unit not in ((one,) if (one := _ONE_UNIT.get(self.quantity)) else ("percent", "share")):
@@ -218,7 +190,8 @@ class PublishedCell(BaseModel):
             raise RequestError(f"printed: {written} is negative, which {self.quantity} cannot be")
         if abs(number.value) > 1 and (is_score(self.quantity) or self.quantity in (MEAN, DELTA)):
             raise RequestError(f"printed: {written} is above 100 %: check the unit")
-        low, _, high = number.interval
-        if not low - SLACK * number.step <= self.value <= high + SLACK * number.step:
+        low, high = number.value - number.step / 2, number.value + number.step / 2
+        slack = 1e-9 * number.step  # for floating-point errors
+        if not low - slack <= self.value <= high + slack:
             raise RequestError(f"value: {self.value} isn't from {low:g} to {high:g}, as {written} requires")
         return self

@@ -296,7 +296,7 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     keys = {column.key for column in table.columns} if averaged else first
     hidden = (keys - first) | (table.limited(MOST_ROWS).constant - {"run", "score", *averaged})
     seeds = sorted({*table.frame.loc[~table.frame["apart"], "seeds"]} - {0})
-    caption = "Scores of one seed."
+    caption = ""  # a note marks numbers from one seed
     if seeds and seeds[-1] > 1:
         counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
         caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."

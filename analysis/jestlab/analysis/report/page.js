@@ -39,17 +39,18 @@ function table(headers, rows, left = []) {
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-// Tables: one tab stop, and chosen columns.
+// Tables: chosen columns, rows sorted by a column, and one tab stop.
 
-const choices = new Map(); // name of a table → places of its hidden columns
+const choices = new Map(); // name of a table → {hidden: places of columns, column: place, descends}
 
 /** Make a page, or results that replace those of a page, ready for use; earlier choices of the reader stay. */
 function awaken(page) {
   for (const hidden of page.querySelectorAll("button:is([data-copy], [data-save])[hidden]")) hidden.hidden = false;
   for (const box of page.querySelectorAll("[data-table]")) {
     rove(box);
-    const hidden = choices.get(box.dataset.table);
+    const { hidden, column, descends } = choices.get(box.dataset.table) ?? {};
     if (hidden) hideColumns(page, box.dataset.table, hidden);
+    if (column !== undefined) sortRows(box.querySelector("table"), column, descends);
   }
 }
 
@@ -69,8 +70,43 @@ document.addEventListener("change", (event) => {
   if (!menu) return;
   const name = menu.id.slice("columns-".length);
   const hidden = [...menu.querySelectorAll("input:not(:checked)")].map((box) => box.value);
-  choices.set(name, hidden);
+  choices.set(name, { ...choices.get(name), hidden });
   hideColumns(document, name, hidden);
+});
+
+const SCALES = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12, P: 1e15, E: 1e18 };
+
+/** Return the number that a text starts with, as in "≥ 1.5k" or "−2.0 [−3.1, −0.9]"; NaN if there is none. */
+function numberIn(text) {
+  const start = text.replace(/^[^\p{L}\d∞−]+/u, "").replaceAll(",", "").replaceAll("−", "-").replace("∞", "Infinity");
+  const letter = start.match(/^[-\d.]+\s?([kMBGTPE])(?!\p{Ll})/u)?.[1];
+  return Number.parseFloat(start) * (SCALES[letter] ?? 1);
+}
+
+/** Sort the rows of each section; rows set apart stay first, and rows without a number come last. */
+function sortRows(table, column, descends) {
+  const header = table.querySelectorAll("thead tr:last-child th")[column];
+  const isText = header.matches(".left");
+  const compare = isText ? new Intl.Collator(undefined, { numeric: true }).compare : (a, b) => a - b;
+  const key = (text) => (isText ? text : numberIn(text));
+  for (const body of table.tBodies) {
+    const rows = [...body.rows].filter((row) => !row.matches(".section, .apart"));
+    const keyed = rows.map((row) => [key(row.cells[column].textContent.trim()), row]);
+    keyed.sort(([a], [b]) => Number.isNaN(a) - Number.isNaN(b) || compare(...(descends ? [b, a] : [a, b])));
+    body.append(...keyed.map(([, row]) => row));
+  }
+  for (const each of table.querySelectorAll("th[aria-sort]")) each.removeAttribute("aria-sort");
+  header.setAttribute("aria-sort", descends ? "descending" : "ascending");
+}
+
+document.addEventListener("click", (event) => {
+  const header = event.target.closest("button.sort")?.closest("th");
+  if (!header) return;
+  const { table: name } = boxOf(header).dataset;
+  // Numbers descend at first, words ascend.
+  const descends = header.ariaSort ? header.ariaSort === "ascending" : !header.matches(".left");
+  choices.set(name, { ...choices.get(name), column: header.cellIndex, descends });
+  sortRows(header.closest("table"), header.cellIndex, descends);
 });
 
 // A table is one stop of the Tab key: the link, button, or field that was used last. Arrow keys move between them.

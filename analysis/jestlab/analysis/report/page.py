@@ -30,7 +30,7 @@ class TablePart:
         title: Heading above the table.
         table: The table.
         judged: For a table of claims, the claims in the order of its rows.
-        caption: The caption on the page, if it differs from that of the table.
+        caption: The caption on the page; None for that of the table.
         hidden: Keys of columns that are hidden until the reader chooses them.
         sign: Of good differences: 1 or −1; 0 if none is good or bad.
     """
@@ -39,7 +39,7 @@ class TablePart:
     title: str
     table: Table
     judged: tuple[Judged, ...] = ()
-    caption: str = ""
+    caption: str | None = None
     hidden: frozenset[str] = frozenset()
     sign: float = 0.0
 

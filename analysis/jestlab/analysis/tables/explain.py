@@ -39,8 +39,7 @@ class Explanation:
             baseline's run with the same seed).
         baseline: Displayed name of the row to compare with; None if there is none.
         differences: Differences from the config of the baseline; None without a baseline.
-        published: For a published cell, its columns in `v_published`, and `check`, the result of
-            recalculating the cell from others.
+        published: For a published cell, its columns in `v_published`.
         accepted: One line for each acceptance of differences between the runs.
     """
 
@@ -229,7 +228,7 @@ def _published(table: Table) -> dict[str, dict[str, Record]]:
 
 def _published_lines(cell: Record) -> list[str]:
     where = f"{cell['source']}, table {cell['table']}, row {cell['position']}"
-    details = [f"{name}: {cell[name]}" for name in ("citation", "data", "note", "check") if cell.get(name)]
+    details = [f"{name}: {cell[name]}" for name in ("citation", "data", "note") if cell.get(name)]
     return [f"printed {cell['printed']!r} in {where}", *details]
 
 

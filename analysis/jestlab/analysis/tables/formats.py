@@ -123,7 +123,8 @@ _HTML = """\
 {% for column in table.columns %}
 <th scope="col" class="{{ column.align }}{% if page and column.key in page.hidden %} off{% endif %}"\
 {% if not page %} title="{{ column.formula }}"{% endif %}>\
-{{ column.header }}\
+{% if page %}<button type="button" class="sort">{{ column.header }}</button>\
+{% else %}{{ column.header }}{% endif %}\
 {% if page and column.formula %}\
 <button type="button" class="info" popovertarget="about-{{ page.name }}-{{ loop.index }}" \
 aria-label="About {{ column.title }}"></button>{% endif %}</th>

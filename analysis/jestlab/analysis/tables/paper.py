@@ -10,7 +10,6 @@ from .. import units
 from ..errors import NotYet
 from ..intervals import INTERVAL
 from ..metrics import PERCENT, Metric
-from ..published import cells_of
 from ..published.cell import (
     DELTA,
     EXAMPLES,
@@ -19,11 +18,9 @@ from ..published.cell import (
     PER_ITERATION,
     QUANTITIES,
     TOTAL,
-    CellKey,
     is_score,
     order,
 )
-from ..published.lint import Finding, checks
 from . import show
 from .core import BEST, ESSENTIAL, MISSING, Column, Record, Table
 from .final_results import Finals
@@ -32,8 +29,8 @@ from .paper_rows import COUNTED, PAPER_FLOPS, SUFFIXES, table_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-LINTED = "‡"
-"""Mark of published cells that contradict others."""
+REMARK = "‡"
+"""Start of the notes of published cells that are shown below the table, and mark of these cells."""
 
 _COUNTED = (f"{PER_ITERATION}{COUNTED}", f"{TOTAL}{COUNTED}")
 _FLOPS = (PER_ITERATION, TOTAL, *_COUNTED)
@@ -97,8 +94,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
 
     Args:
         name: A key of `LAYOUTS`, or the name of another published table, shown in the layout of "comparison".
-        published: Published cells of any tables, from `published.read`. Cells of this table are shown, and
-            checked against all cells.
+        published: Published cells of any tables, from `published.read`. Cells of this table are shown.
         own: Results of experiments.
 
     Returns:
@@ -112,9 +108,13 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     if cells.empty and not own:
         raise NotYet(f"no published results for {name}: run jestlab published import, or name an experiment")
     rows, parts = table_rows(cells, own, layout.pair)
-    findings = [each for each in checks(cells_of(published)) if any(key.table == name for key in each.keys)]
-    wrong = [finding for finding in findings if not finding.confirmed]
-    keys = {key for finding in wrong for key in finding.keys if key.table == name}
+    placed: pd.DataFrame | None = None
+    remarks: dict[tuple[str, str], str] = {}
+    if not cells.empty:
+        names = rows.loc[rows["published"], ["source", "position", "row"]]
+        placed = cells.merge(names, on=["source", "position"]).assign(column=lambda cell: cell["quantity"])
+        marked = placed.loc[placed["note"].str.startswith(REMARK), ["row", "column", "note"]]
+        remarks = {(row, key): note for row, key, note in marked.itertuples(index=False, name=None)}
     columns = [Column("method", "method", lambda row: row["method"], align="left", importance=ESSENTIAL)]
     if rows.groupby("published")["variant"].nunique().max() > 1:
         columns.append(
@@ -124,35 +124,26 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     scores.sort(key=order)
     for quantity in (*layout.quantities, *scores, *[MEAN] * layout.mean):
         if quantity in rows:
-            columns.append(_column(quantity, scores, own, PAPER_FLOPS in rows, keys))
+            columns.append(_column(quantity, scores, own, PAPER_FLOPS in rows, remarks))
     first = rows[rows["baseline"]].drop_duplicates("section").set_index("section")["row"]
     against = rows["section"].map(first).fillna(rows["row"])
-    names = rows[["row", "label", "method"]].itertuples(index=False, name=None)
+    shown = rows[["row", "label", "method"]].itertuples(index=False, name=None)
+    about = [
+        f"{REMARK} {row}, {column.title}: {note.removeprefix(REMARK).strip()}"
+        for column in columns
+        for (row, quantity), note in remarks.items()
+        if quantity == column.key
+    ]
     return Table(
         name=name,
         caption=_caption(layout, cells, own),
         frame=rows.drop(columns="label"),
         columns=tuple(columns),
-        notes=tuple(_notes(layout, cells, own, wrong)),
+        notes=(*about, *_notes(layout, cells, own)),
         parts=parts,
-        published=None if cells.empty else _placed(cells, rows, findings),
+        published=placed,
         baselines={row: other for row, other in zip(rows["row"], against, strict=True) if row != other},
-        shown={row: method for row, label, method in names if label not in ("", method)},
-    )
-
-
-def _placed(cells: pd.DataFrame, rows: pd.DataFrame, findings: Sequence[Finding]) -> pd.DataFrame:
-    """Add to each cell its row and column in the table, and the results of recalculating it."""
-    messages: dict[CellKey, list[str]] = {}
-    for finding in findings:
-        for key in finding.keys:
-            messages.setdefault(key, []).append(finding.message)
-    placed = cells.merge(
-        rows.loc[rows["published"], ["source", "position", "row"]], on=["source", "position"]
-    )
-    keys = placed[list(CellKey._fields)].itertuples(index=False, name=None)
-    return placed.assign(
-        column=placed["quantity"], check=["; ".join(messages.get(CellKey(*key), [])) for key in keys]
+        shown={row: method for row, label, method in shown if label not in ("", method)},
     )
 
 
@@ -164,9 +155,9 @@ def _column(
     scores: Sequence[str],
     own: Sequence[Finals],
     by_paper: bool,
-    wrong: Collection[CellKey],
+    remarks: Collection[tuple[str, str]],
 ) -> Column:
-    """Make the column of a quantity; `wrong` are the published cells that contradict others."""
+    """Make the column of a quantity; `remarks` are the rows and quantities of the cells to mark."""
     results = {final.frames.experiment: final for final in own}
     header, group, importance, inputs = _HEADERS.get(quantity) or (*_heading(quantity, scores, own), 60, ())
     if by_paper and quantity in (PER_ITERATION, TOTAL):
@@ -202,8 +193,7 @@ def _column(
         return -round(value, 2) if quantity in _FLOPS else metric(row).rank(value)
 
     def mark(row: Record) -> str:
-        place = (row.get("source"), row.get("position"), quantity)
-        return LINTED if any(place == (key.source, key.position, key.quantity) for key in wrong) else ""
+        return REMARK if (row["row"], quantity) in remarks else ""
 
     return Column(
         quantity,
@@ -257,10 +247,7 @@ def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
     return " ".join(filter(None, [*parts, f"Scores in %{but}."]))
 
 
-def _notes(
-    layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], wrong: Sequence[Finding]
-) -> Iterator[str]:
-    yield from (f"{LINTED} {finding.message}" for finding in wrong)
+def _notes(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> Iterator[str]:
     cited = cells.loc[cells["citation"] != "", ["method", "citation"]].drop_duplicates()
     if len(cited):
         yield ", ".join(f"{method}: {citation}" for method, citation in cited.itertuples(index=False))

@@ -44,7 +44,7 @@ SECTIONS = {
         "table": "Print the tables of experiments and of the paper.",
         "plot": "Draw learning curves, Pareto plots, and other figures.",
         "report": "Write an experiment's report as one HTML page.",
-        "published": "Import, list, export, and check published results.",
+        "published": "Import, list, export, and remove published results.",
         "export": "Write experiments to an archive or to another format.",
         "accept": "Accept results from different code or data versions.",
         "retract": "Retract results of runs and of the runs that depend on them.",

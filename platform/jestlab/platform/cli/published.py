@@ -1,4 +1,4 @@
-"""`jestlab published`: import, list, export, remove, and check published results."""
+"""`jestlab published`: import, list, export, and remove published results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import click
 
 from jestlab.analysis.published import paper, parse, render, stored
 from jestlab.analysis.published.cell import PublishedCell, order
-from jestlab.analysis.published.lint import checks
 from jestlab.platform.cli import SubcommandGroup
 from jestlab.platform.cli.options import FILE, examples, lab_json_options, output_option
 from jestlab.platform.cli.output import print_or_write, show, writing
@@ -26,7 +25,6 @@ from jestlab.platform.words import counted
 _EPILOG = examples(
     "published import             # the tables of the JEST paper",
     "published list --table comparison",
-    "published lint               # find inconsistent numbers",
 )
 _CSV = """\b
 FILE is CSV in UTF-8 with one line per number (a cell of a published table):
@@ -41,6 +39,7 @@ unit: percent or share; count for examples_seen, flag for filtered (yes, no).
 quantity: dataset/metric, mean, mean_delta, examples_seen, filtered,
   flops_per_iteration or flops_total.
 position: the row, from 1; by default, rows are numbered in order.
+note: a note that starts with ‡ is shown below tables, which mark the cell.
 """
 _MAX_BYTES = 64_000_000  # of a CSV file
 
@@ -66,7 +65,14 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 
     If a line is invalid, nothing is imported. Existing cells are updated; importing again changes nothing.
     """
-    cells = _read(files)
+    cells = [] if files else paper()
+    for file in files:
+        with writing(file, "cannot read"):
+            if file.stat().st_size > _MAX_BYTES:
+                raise UserError(
+                    f"{file} is too large: expected a CSV file of at most {_MAX_BYTES // 10**6} MB"
+                )
+            cells += parse(file.read_bytes(), str(file))
     done = import_cells(Store.open(lab.store_url), cells)
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
     counts = f"cells new {done.new}, changed {done.changed}, unchanged {done.unchanged}"
@@ -117,54 +123,6 @@ def remove(source: str, *, as_json: bool, lab: Lab) -> None:
     removed = remove_source(Store.open(lab.store_url, create=False), source)
     text = f"{source}: {counted(removed, 'cell')} removed"
     show(as_json, {"source": source, "removed": removed}, text)
-
-
-@published_command.command(
-    epilog="""\b
-Recalculated from other printed numbers, allowing for rounding:
-  flops_per_iteration  by the formula of the row's accounting
-  flops_total          flops_per_iteration × examples / baseline's examples
-  mean_delta           mean difference to the baseline, over shared scores
-  mean, coco/mean_r1   means of scores
-Other cells are compared with the same cell in other tables.
-\b
-Examples:
-  jestlab published lint
-  jestlab published lint ours.csv --json
-""",
-)
-@click.argument("file", metavar="[FILE]", required=False, type=FILE)
-@lab_json_options()
-def lint(file: Path | None, *, as_json: bool, lab: Lab) -> int:
-    """List published numbers that contradict the numbers from which they can be derived. Writes nothing.
-
-    Checks the CSV file FILE; without it, the results in the store; for an empty store, the JEST paper. Exit
-    code: 1 if some numbers are inconsistent, otherwise 0.
-    """
-    found = checks(_read((file,)) if file is not None else _cells_in_store(lab) or _read(()))
-    wrong = [finding for finding in found if not finding.confirmed]
-    confirmed = len(found) - len(wrong)
-    cells = [
-        {**finding.keys[0]._asdict(), **vars(finding), "keys": [key._asdict() for key in finding.keys]}
-        for finding in wrong
-    ]
-    text = [finding.message for finding in wrong]
-    text.append(f"derived cells confirmed: {confirmed}; findings: {len(wrong)}")
-    show(as_json, {"confirmed": confirmed, "findings": len(wrong), "cells": cells}, text)
-    return 1 if wrong else 0
-
-
-def _read(files: Sequence[Path]) -> list[PublishedCell]:
-    """Read the cells in CSV files; without files, the cells of the JEST paper."""
-    cells = [] if files else paper()
-    for file in files:
-        with writing(file, "cannot read"):
-            if file.stat().st_size > _MAX_BYTES:
-                raise UserError(
-                    f"{file} is too large: expected a CSV file of at most {_MAX_BYTES // 10**6} MB"
-                )
-            cells += parse(file.read_bytes(), str(file))
-    return cells
 
 
 def _select_stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCell]:

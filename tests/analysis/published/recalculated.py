@@ -1,4 +1,4 @@
-"""Find printed numbers that cannot be right, by recalculating every derived cell from other printed cells.
+"""Find inconsistent cells of published tables, by recalculating every derived cell from other printed cells.
 
 Many numbers round to a printed one, so a derived cell has an interval of possible values. A printed cell
 outside this interval is a finding: it contradicts the cells from which it follows. Nothing is corrected.
@@ -12,56 +12,48 @@ same cell of the same training (source, method, variant, data, and examples) in 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, NamedTuple
 
-from .cell import (
+import numpy as np
+import numpy.typing as npt
+
+from jestlab.analysis.published.cell import (
     DELTA,
     EXAMPLES,
     MEAN,
     PER_ITERATION,
-    SLACK,
     TOTAL,
     CellKey,
     PublishedCell,
     is_score,
     order,
+    read_printed,
 )
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+NUMBER = re.compile(r"([+\-−–]?)([0-9,]+)(?:\.([0-9]+))?([KMBT]?)")
+SLACK = 1e-9  # fraction of a step: numbers that differ by less count as equal
 
-
-Interval: TypeAlias = "npt.NDArray[np.float64]"
+Interval = npt.NDArray[np.float64]
 """The least number that rounds to a printed one, the printed one, and the greatest such number. To subtract
 an interval, or to divide by it, reverse it first."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """Result of recalculating a cell.
 
     Attributes:
         keys: The keys of the cell and of the cells in other tables that contradict it.
-        row: The row in words: "JEST++ L, 4B".
-        printed: Printed text.
         expected: The recalculated number in the same form: "+0.9".
-        possible: The least and the greatest number that could be printed, given that the cells from which it
-            follows are rounded.
         confirmed: Whether the printed number is possible.
-        message: One line with the place, the numbers, and the reason.
     """
 
     keys: tuple[CellKey, ...]
-    row: str
-    printed: str
     expected: str
-    possible: tuple[str, str]
     confirmed: bool
-    message: str
 
 
 @dataclass(eq=False)
@@ -79,12 +71,6 @@ class _Row:
     cells: dict[str, PublishedCell] = field(default_factory=dict)
     baseline: _Row | None = None
     twins: list[_Row] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """The row in words: "JEST++ L, 4B"."""
-        budget = f", {self.cells[EXAMPLES].printed}" if EXAMPLES in self.cells else ""
-        return f"{self.first.method} {self.first.variant}".strip() + budget
 
     @property
     def scores(self) -> list[str]:
@@ -111,9 +97,9 @@ def checks(cells: Iterable[PublishedCell]) -> list[Finding]:
     rows = _rows(cells)
     places = [(row, row.cells[quantity]) for row in rows for quantity in sorted(row.cells, key=order)]
     findings = [
-        _recalculated(row, cell, *derived)
+        Finding((cell.key,), written_like(cell, expected[1]), _gap(interval(cell), expected) <= 0)
         for row, cell in places
-        if (derived := _derive(row, cell.quantity)) is not None
+        if (expected := _derive(row, cell.quantity)) is not None
     ]
     done = {finding.keys[0] for finding in findings}
     for row, cell in places:
@@ -122,14 +108,11 @@ def checks(cells: Iterable[PublishedCell]) -> list[Finding]:
         done.add(cell.key)
         twins = [twin.cells[cell.quantity] for twin in row.twins if cell.quantity in twin.cells]
         others = [
-            twin for twin in twins if twin.key not in done and _gap(_interval(twin), _interval(cell)) >= 0
+            twin for twin in twins if twin.key not in done and _gap(interval(twin), interval(cell)) >= 0
         ]
         if others:
-            printed = others[0].printed
-            there = ", ".join(f"{other.printed} in {other.table}, row {other.position}" for other in others)
             keys = (cell.key, *(other.key for other in others))
-            message = _message(row, cell, f"here, but {there}: the same training")
-            findings.append(Finding(keys, row.name, cell.printed, printed, (printed,) * 2, False, message))
+            findings.append(Finding(keys, others[0].printed, False))
     return findings
 
 
@@ -154,57 +137,49 @@ def _rows(cells: Iterable[PublishedCell]) -> list[_Row]:
 
 # ---- derived cells
 
-_PER_ITERATION: dict[str, tuple[tuple[float, ...], str]] = {
-    "iid": ((3.0,) * 3, "uniform sampling, 3F, comes to"),
-    "jest": ((7.0,) * 3, "JEST, F(2 + B/b) at B/b = 5, comes to"),
-    "flexi": (
-        tuple(3 * (0.5 + 0.5 * A) + 5 * A for A in (0.275, 0.28, 0.285)),
-        "Flexi-JEST at B/b = 5, λ = .5 and A = 0.28 comes to",
-    ),
+_PER_ITERATION: dict[str, tuple[float, ...]] = {
+    "iid": (3.0,) * 3,  # uniform sampling: 3F
+    "jest": (7.0,) * 3,  # F(2 + B/b) at B/b = 5
+    "flexi": tuple(3 * (0.5 + 0.5 * A) + 5 * A for A in (0.275, 0.28, 0.285)),  # at B/b = 5 and λ = .5
 }
-"""Accounting → interval of the cost of an iteration in F·b, and a clause to end with a number."""
+"""Accounting → interval of the cost of an iteration in F·b."""
 
 
-def _derive(row: _Row, quantity: str) -> tuple[Interval, str] | None:
-    """Return the interval of a derived cell, and a clause to end with a number; None for other cells."""
+def _derive(row: _Row, quantity: str) -> Interval | None:
+    """Return the interval of a derived cell; None for other cells."""
     if quantity == MEAN and (scores := row.scores):
-        return _interval(*(row.cells[score] for score in scores)), f"the mean of its {len(scores)} scores is"
+        return interval(*(row.cells[score] for score in scores))
     for twin in (row, *row.twins):
         if cells := twin.directions(quantity):
-            where = "" if twin is row else f", in {twin.first.table},"
-            return _interval(*cells), f"the mean of {' and '.join(cell.printed for cell in cells)}{where} is"
-    import numpy as np
-
+            return interval(*cells)
     baseline = row.baseline
     if baseline is None or quantity not in (PER_ITERATION, TOTAL, DELTA):
         return None
     if baseline is row:
-        return np.full(3, float(quantity != DELTA)), "the baseline is measured by itself,"
+        return np.full(3, float(quantity != DELTA))
     if quantity == DELTA:
         if not (shared := [score for score in row.scores if score in baseline.scores]):
             return None
-        mine, theirs = (_interval(*(side.cells[score] for score in shared)) for side in (row, baseline))
-        why = f"the scores that {baseline.name} has as well ({', '.join(shared)}) differ on average by"
-        return mine - theirs[::-1], why
+        mine, theirs = (interval(*(side.cells[score] for score in shared)) for side in (row, baseline))
+        return mine - theirs[::-1]
     if quantity == PER_ITERATION:
         if not row.first.accounting or not baseline.first.accounting:
             return None
-        cost, why = _PER_ITERATION[row.first.accounting]
-        return np.array(cost) / _PER_ITERATION[baseline.first.accounting][0][::-1], why
+        cost = np.array(_PER_ITERATION[row.first.accounting])
+        return cost / _PER_ITERATION[baseline.first.accounting][::-1]
     if not {PER_ITERATION, EXAMPLES} <= row.cells.keys() or EXAMPLES not in baseline.cells:
         return None
-    share, examples, usual = row.cells[PER_ITERATION], row.cells[EXAMPLES], baseline.cells[EXAMPLES]
-    if usual.number.interval[0] <= 0:
+    usual = interval(baseline.cells[EXAMPLES])
+    if usual[0] <= 0:
         return None
-    why = f"{share.printed} an iteration, for {examples.printed} examples instead of {usual.printed}, come to"
-    return _interval(share) * _interval(examples) / _interval(usual)[::-1], why
+    return interval(row.cells[PER_ITERATION]) * interval(row.cells[EXAMPLES]) / usual[::-1]
 
 
-def _interval(*cells: PublishedCell) -> Interval:
+def interval(*cells: PublishedCell) -> Interval:
     """Return the interval of the mean of some cells."""
-    import numpy as np
-
-    mean: Interval = np.mean([cell.number.interval for cell in cells], axis=0)
+    numbers = [read_printed(cell.printed, cell.unit) for cell in cells]
+    ends = [(each.value - each.step / 2, each.value, each.value + each.step / 2) for each in numbers]
+    mean: Interval = np.mean(ends, axis=0)
     return mean
 
 
@@ -217,22 +192,11 @@ def _gap(one: Interval, other: Interval) -> float:
     return 0.0 if abs(gap) <= SLACK * max(one[2] - one[0], other[2] - other[0]) else gap
 
 
-# ---- findings
-
-
-def _recalculated(row: _Row, cell: PublishedCell, interval: Interval, why: str) -> Finding:
-    """Compare a printed cell with the interval that follows from other cells."""
-    number = cell.number
-    expected = number.write(interval[1])
-    # Halves may be rounded either way.
-    low = number.write(math.ceil(interval[0] / number.step - 0.5 - SLACK) * number.step)
-    high = number.write(math.floor(interval[2] / number.step + 0.5 + SLACK) * number.step)
-    confirmed = _gap(_interval(cell), interval) <= 0
-    verdict = "is confirmed" if confirmed else "cannot be right"
-    reason = f"{verdict}: {why} {expected}" + f" ({low} to {high})" * (low != high)
-    message = _message(row, cell, reason)
-    return Finding((cell.key,), row.name, cell.printed, expected, (low, high), confirmed, message)
-
-
-def _message(row: _Row, cell: PublishedCell, reason: str) -> str:
-    return f"{cell.table}, row {cell.position} ({row.name}), {cell.quantity}: {cell.printed} {reason}"
+def written_like(cell: PublishedCell, value: float) -> str:
+    """Write a value in the form of a cell. Halves are rounded away from zero, as in most tables."""
+    match = NUMBER.fullmatch(cell.printed)
+    assert match is not None, cell.printed
+    sign, _, decimals, letter = match.groups("")
+    steps = math.floor(abs(value) / read_printed(cell.printed, cell.unit).step + 0.5 + SLACK)
+    sign = "" if not steps else "−" if value < 0 else "+" * (sign != "")
+    return f"{sign}{steps / 10 ** len(decimals):.{len(decimals)}f}{letter}"
