@@ -100,7 +100,7 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
             lease.fingerprint: lease for lease in attempts(connection, these, AttemptRow.number == newest)
         }
         return {
-            run: Standing(run, RunState(state), *others, last.get(run))
+            run: Standing(run, RunState(state), *others, lease=last.get(run))
             for run, state, *others in connection.execute(select(*columns).where(these))
         }
 
