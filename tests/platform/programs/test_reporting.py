@@ -181,7 +181,8 @@ def test_a_script_started_by_hand_continues_after_its_output_is_closed():
     assert script.stdout is not None and script.stdout.readline() == "log: step 0, loss 0.5\n"
     script.stdout.close()
     script.stdout = None
-    assert script.communicate() == (None, "end\n") and script.returncode == 0
+    _, errors = script.communicate()
+    assert (errors, script.returncode) == ("end\n", 0)
 
 
 # ---- seconds of training: since the program began, and before that of earlier attempts

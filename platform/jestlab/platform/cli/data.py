@@ -375,7 +375,7 @@ def score(name: str, file: Path | None, as_json: bool, lab: Lab) -> None:
     rows = [(column, *(f"{value:.3f}" for value in values.values())) for column, values in quantiles.items()]
     written = {} if file is None else {"file": str(file)}
     heading = table(("column", "10%", "median", "90%"), rows, right=(1, 2, 3))
-    text = [heading, f"{scored:,} of {len(first):,} examples are scored", *written.values()]
+    text: list[Block] = [heading, f"{scored:,} of {len(first):,} examples are scored", *written.values()]
     show(as_json, data | written, text)
 
 

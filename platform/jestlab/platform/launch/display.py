@@ -1,4 +1,4 @@
-"""Display a launch: progress bars on a terminal, one line per change elsewhere."""
+"""Display a launch: progress bars on a terminal, otherwise one line per change."""
 
 from __future__ import annotations
 

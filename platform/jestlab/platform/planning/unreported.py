@@ -17,7 +17,7 @@ from jestlab.platform.words import counted, few
 _SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
 _RUNS = """
     SELECT label, seed, run_id, program FROM v_runs
-    WHERE experiment = :experiment AND state = 'COMPLETED' AND NOT needed ORDER BY position"""
+    WHERE experiment = :experiment AND state = 'COMPLETED' AND needed = 0 ORDER BY position"""
 _REPORTED = "SELECT DISTINCT run_id, name FROM v_evaluations WHERE experiment = :experiment"
 
 

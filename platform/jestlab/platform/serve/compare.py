@@ -170,17 +170,19 @@ def _scores(groups: Sequence[Group], base: Group) -> Markup:
         rows += [_row(name, form, group, base) | {"section": title, "apart": False} for group in groups]
     against = f"against {base.name}"
     toned = Markup('<span class="{tone}">{delta}</span>')
-    columns = (
+    several = any(row["seeds"] > 1 for row in rows)  # otherwise there are no intervals
+    columns = [
         Column("name", title if len(metrics) == 1 else "run", itemgetter("name"), align="left"),
         Column("seeds", "seeds", lambda row: str(row["seeds"])),
-        Column("score", "mean", itemgetter("score"), seeds="seeds"),
+        Column("score", "mean" if several else "score", itemgetter("score"), seeds="seeds"),
         Column("interval", CI, itemgetter("interval")),
         Column("delta", "Δ", toned.format_map, group=against),
         Column("of_delta", f"{CI} of Δ", itemgetter("of_delta"), group=against),
-    )
+    ]
     swatch = Markup('<i class="swatch" style="background:{}"></i>')
     before = {row["row"]: swatch.format(row["color"]) for row in rows}
-    table = Table("compared", "", pd.DataFrame(rows), columns)
+    shown = (each for each in columns if several or each.key in ("name", "score", "delta"))
+    table = Table("compared", "", pd.DataFrame(rows), tuple(shown))
     return Markup(table.html(OnPage("summary", before=before)))  # whose rows are cards on phones
 
 

@@ -95,7 +95,7 @@ GONE = (JobState.GONE, None)
     ],
 )
 def test_the_queue_the_file_that_a_job_left_and_accounting_decide(
-    tmp_path, left, queue, accounted, state, code
+    tmp_path, monkeypatch, left, queue, accounted, state, code
 ):
     executor, batch = SlurmExecutor(Lab.find(tmp_path)), batch_of([KEY])
     if left is not None:
@@ -108,7 +108,7 @@ def test_the_queue_the_file_that_a_job_left_and_accounting_decide(
         "scontrol": "ClusterName = c\nAccountingStorageType = accounting_storage/slurmdbd\n",
         "sacct": f"{theirs}7|{accounted}|/lab/slurm/{batch}\n{theirs}",
     }
-    executor._run = lambda *command, **_: answers[command[0]]
+    monkeypatch.setattr(executor, "_run", lambda *command, **_: answers[command[0]])
     job = LaunchedJob(f"c:7:{batch}.0:runs/a/log.txt", KEY)
     found = executor.statuses([job])[job]
     assert (found.state, found.exit_code) == (state, code)
@@ -116,9 +116,9 @@ def test_the_queue_the_file_that_a_job_left_and_accounting_decide(
         assert "memory_gb" in found.reason
 
 
-def test_of_a_job_that_was_submitted_twice_the_live_one_counts(tmp_path):
+def test_of_a_job_that_was_submitted_twice_the_live_one_counts(tmp_path, monkeypatch):
     executor, batch = SlurmExecutor(Lab.find(tmp_path)), batch_of([KEY])
     ids = {"5": "FAILED", "6": "RUNNING", "7": "CANCELLED"}
     answer = "\n".join(f"{id_}|{state}|N/A|None|{COMMENT}{batch}" for id_, state in ids.items())
-    executor._run = lambda *command, **_: answer
+    monkeypatch.setattr(executor, "_run", lambda *command, **_: answer)
     assert [row.id for row in executor._queue().values()] == ["6"]
