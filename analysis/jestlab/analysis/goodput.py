@@ -116,7 +116,9 @@ def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
 def total(goodputs: Iterable[Goodput]) -> Goodput:
     """Add up the goodput of several runs."""
     summed = list(goodputs)
-    parts = sum((each.parts for each in summed), Counter[str]())
+    parts = Counter[str]()
+    for each in summed:
+        parts.update(each.parts)
     names = ("unknown", "waited", "attempts", "unknown_attempts")
     return Goodput(parts, **{name: sum(getattr(each, name) for each in summed) for name in names})
 
