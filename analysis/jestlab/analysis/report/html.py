@@ -19,7 +19,7 @@ from ..claims.evidence import Verdict
 from ..colors import LabelColor
 from ..intervals import direction
 from ..tables.claims import MARKS
-from ..tables.core import Record, plain, records
+from ..tables.core import Record, records
 from ..tables.explain import page_data
 from ..tables.formats import OnPage, environment, prose
 from ..units import sentence
@@ -229,19 +229,12 @@ def _base64(content: bytes) -> str:
 
 
 def _json(value: Any) -> str:
-    """Encode a value as JSON that is safe in a script element; NaN and infinities become null."""
+    """Encode a value as JSON that is safe in a script element; NaN and infinities become null: gaps."""
     dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         text = dumps(value)
     except ValueError:  # rare, and checking every number takes as long as writing it
-        text = dumps(_finite(value))
+        text = dumps(json.loads(json.dumps(value), parse_constant=lambda name: None))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON lacks, by None, for which charts leave a gap."""
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else plain(value)
