@@ -120,3 +120,29 @@ def test_names_with_markup_and_any_letters():
     assert "{}[1] Łukasz Müller" in named.latex()
     assert "{}*Çağ $\\alpha$$\\beta$ [U+1F600] [U+0105]" in named.latex()
     assert "\\_it\\_ snake_case \\$x\\$ [a]\\(b)" in named.markdown()
+
+
+def test_the_best_of_all_rows_is_bold_in_a_table_with_fewer():
+    rows = {"base": [0.5, 0.5, 0.5], "good": [0.6, 0.7, 0.8], "cheap": [0.1, 0.1, 0.1]}
+    costs = {"base": 9.0, "good": 5.0, "cheap": 1.0}
+    frame = pd.DataFrame({"row": [*rows], "apart": False, "cost": costs.values()})
+    frame["score"] = [sum(scores) / 3 for scores in rows.values()]
+    parts = pd.DataFrame(
+        {"row": row, "seed": seed, "score": score, "cost": costs[row] + seed / 10}
+        for row, scores in rows.items()
+        for seed, score in enumerate(scores)
+    )
+    columns = (
+        Column("run", "run", lambda row: row["row"]),
+        Column("score", "score", lambda row: f"{row['score']:.1f}", lambda row: row["score"]),
+        Column("cost", "cost", lambda row: f"{row['cost']:.0f}", lambda row: -row["cost"]),
+    )
+    whole = Table("t", "c", frame, columns, parts=parts, baselines={"good": "base"})
+
+    def bold(table):
+        return {(line.key, cell.text) for line in table.lines for cell in line.cells if cell.bold}
+
+    assert bold(whole) == {("cheap", "1")}  # the interval of good against base includes 0
+    limited = whole.limited(2)
+    assert limited.rows == ["base", "good"]
+    assert bold(limited) == bold(limited.limited(2)) == set()

@@ -1,7 +1,6 @@
 """Every registered study is documented and can be planned at each of its scales; the quickstart in detail."""
 
 import functools
-import pickle
 from collections import Counter
 
 import pytest
@@ -29,7 +28,6 @@ def test_every_study_has_a_question_runs_and_reports_at_each_scale(subtests):
                 assert study.question.endswith("?")
                 assert planned(name, scale).runs
                 assert study.reports or study.studies
-                assert pickle.loads(pickle.dumps(study)) == study  # reports are written by other processes
 
 
 def test_every_study_mentions_metrics_and_keys_that_it_has():

@@ -100,3 +100,11 @@ def test_small_charts_show_the_last_value_and_are_enlarged(tab):
     assert [card.get_attribute("aria-pressed") for card in cards.all()] == ["true", "false"]
     assert [card.bounding_box() for card in cards.all()] == sizes
     assert tab.locator(".grid .line").count() == 1
+
+
+def test_an_unknown_value_is_a_gap(tab):
+    """A server writes NaN as null, which JavaScript would convert to 0."""
+    series = '{label: "a", name: "a", color: "red", dash: "", x: [1, 2, 3, 4], y: [-1, null, 2, 3]}'
+    tab.evaluate(f"chart.show(runsFigure('loss', [{series}]))")
+    assert drawn(tab)[0].count("M") == 2
+    assert tab.locator(".plot .marks path").count() == 3

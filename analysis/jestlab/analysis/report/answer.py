@@ -19,6 +19,7 @@ from ..metrics import Metric, lacks_goal
 from ..tables import Finals, Table, finals, show
 from ..tables.core import Record, records
 from ..tables.show import metric_headers
+from ..units import listed
 
 _MAX_NAMED = 3  # maximum number of runs that a sentence lists
 _UNKNOWN = "Unknown"
@@ -373,4 +374,4 @@ def _list(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMED
     if more > 0:
         return f"{', '.join(names[:_MAX_NAMED])} and {more:,} more"
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+    return listed(names)

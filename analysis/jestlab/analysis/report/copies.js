@@ -19,8 +19,6 @@ async function textOf(name) {
   return new TextDecoder().decode(await content(name));
 }
 
-const TYPES = { csv: "text/csv", json: "application/json", pdf: "application/pdf", svg: "image/svg+xml" };
-
 function save(name, blob) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
@@ -73,7 +71,7 @@ async function act(button) {
   const name = (copy ?? saved).replace(/^\./, `${plot}.`);
   if (!name.endsWith(".png")) {
     if (copy) return copyText(document.getElementById(copy)?.textContent ?? (await textOf(name)));
-    save(name, new Blob([await content(name)], { type: TYPES[name.split(".").pop()] ?? "text/plain" }));
+    save(name, new Blob([await content(name)]));
     return "Saved";
   }
   const drawn = png(plot, button.closest("section").querySelector(`img[data-plot="${CSS.escape(plot)}"]`));

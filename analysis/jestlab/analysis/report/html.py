@@ -10,7 +10,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,14 @@ from ..claims.evidence import Verdict
 from ..colors import LabelColor
 from ..intervals import direction
 from ..tables.claims import MARKS
-from ..tables.core import Record, plain, records
+from ..tables.core import Record, records
 from ..tables.explain import page_data
-from ..tables.formats import OnPage, prose
+from ..tables.formats import OnPage, environment, prose
 from ..units import sentence
 from .page import FigurePart, ReportPage, TablePart, progress
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
@@ -107,7 +108,6 @@ def fragment(
         embedded: Name → content of the embedded files; tables in Markdown are added.
         document: Scripts, style, and policy of a document.
     """
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     files = {
@@ -119,23 +119,27 @@ def fragment(
         "files": {name: _base64(gzip.compress(content, mtime=0)) for name, content in files.items()},
         "place": place,
     }
-    environment = Environment(
-        autoescape=True, loader=FunctionLoader(own_file), undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+    text = template().render(
+        page=page, image=image, document=document, data=Markup(_json(data)),
+        unfinished=progress(page.history), on_page=lambda part: _on_page(part, page.colors, log),
     )  # fmt: skip
-    environment.filters |= {
+    return f"{text}\n"
+
+
+@cache
+def template() -> Template:
+    """Return the template of a page, which takes a while to compile."""
+    from jinja2 import FunctionLoader
+    from markupsafe import Markup
+
+    made = environment(FunctionLoader(own_file))
+    made.filters |= {
         "prose": lambda text: Markup(prose(text).replace(" = ", "\u00a0=\u00a0")),
         "sentence": sentence,
-        "markup": Markup,
         "quote": shlex.quote,
-        "on_page": lambda part: _on_page(part, page.colors, log),
     }
-    environment.globals |= {"marks": MARKS, "classes": _CLASSES, "between": BETWEEN}
-    template = environment.get_template("page.html.j2")
-    text = template.render(
-        page=page, image=image, document=document, data=Markup(_json(data)), unfinished=progress(page.history)
-    )
-    return f"{text}\n"
+    made.globals |= {"marks": MARKS, "classes": _CLASSES, "between": BETWEEN}
+    return made.get_template("page.html.j2")
 
 
 def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) -> OnPage:
@@ -225,19 +229,12 @@ def _base64(content: bytes) -> str:
 
 
 def _json(value: Any) -> str:
-    """Encode a value as JSON that is safe in a script element; NaN and infinities become null."""
+    """Encode a value as JSON that is safe in a script element; NaN and infinities become null: gaps."""
     dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         text = dumps(value)
     except ValueError:  # rare, and checking every number takes as long as writing it
-        text = dumps(_finite(value))
+        text = dumps(json.loads(json.dumps(value), parse_constant=lambda name: None))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON lacks, by None, for which charts leave a gap."""
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else plain(value)

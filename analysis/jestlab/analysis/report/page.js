@@ -45,7 +45,6 @@ const choices = new Map(); // name of a table → {hidden: places of columns, co
 
 /** Make a page, or results that replace those of a page, ready for use; earlier choices of the reader stay. */
 function awaken(page) {
-  for (const hidden of page.querySelectorAll("button:is([data-copy], [data-save])[hidden]")) hidden.hidden = false;
   for (const box of page.querySelectorAll("[data-table]")) {
     rove(box);
     const { hidden, column, descends } = choices.get(box.dataset.table) ?? {};
@@ -74,13 +73,13 @@ document.addEventListener("change", (event) => {
   hideColumns(document, name, hidden);
 });
 
-const SCALES = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12, P: 1e15, E: 1e18 };
-
 /** Return the number that a text starts with, as in "≥ 1.5k" or "−2.0 [−3.1, −0.9]"; NaN if there is none. */
 function numberIn(text) {
-  const start = text.replace(/^[^\p{L}\d∞−]+/u, "").replaceAll(",", "").replaceAll("−", "-").replace("∞", "Infinity");
+  const signs = { "−": "-", "∞": "Infinity", ",": "" };
+  const scales = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12, P: 1e15, E: 1e18 };
+  const start = text.replace(/^[^\p{L}\d∞−]+/u, "").replace(/[−∞,]/g, (sign) => signs[sign]);
   const letter = start.match(/^[-\d.]+\s?([kMBGTPE])(?!\p{Ll})/u)?.[1];
-  return Number.parseFloat(start) * (SCALES[letter] ?? 1);
+  return Number.parseFloat(start) * (scales[letter] ?? 1);
 }
 
 /** Sort the rows of each section; rows set apart stay first, and rows without a number come last. */

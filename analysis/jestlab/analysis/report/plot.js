@@ -271,9 +271,9 @@ class Plot {
     return side === "x" ? left + along * (right - left) : bottom - along * (bottom - top);
   }
 
-  /** Return the position of a point, pixels. */
-  placeOf(x, y = NaN) {
-    return [this.at("x", x), this.at("y", y)];
+  /** Return the position of a point, pixels; NaN where a number is unknown. */
+  placeOf(x, y) {
+    return [this.at("x", x ?? NaN), this.at("y", y ?? NaN)];
   }
 
   /** Return the value at a position. */

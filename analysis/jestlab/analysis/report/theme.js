@@ -8,7 +8,6 @@ const THEMES = { "": "◐ Auto", light: "☀ Light", dark: "☾ Dark" };
 function showTheme(name) {
   document.documentElement.dataset.theme = name;
   for (const button of document.querySelectorAll("button.theme")) {
-    button.hidden = false;
     button.textContent = THEMES[name];
     button.setAttribute("aria-label", `Theme: ${name || "as the system"}`);
   }

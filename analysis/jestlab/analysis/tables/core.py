@@ -129,6 +129,7 @@ class Table:
         shown: Row → its displayed name, if that differs from the row's own.
         label: Label in LaTeX; by default made from the name.
         hidden: Columns that are not shown. CSV and JSON leave out their numbers.
+        whole: The table with all rows, if this one is limited: the best of all rows are bold.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Table:
     label: str = ""
     width: Width = "auto"
     hidden: tuple[Column, ...] = ()
+    whole: Table | None = None
 
     @property
     def opens(self) -> bool:
@@ -221,7 +223,8 @@ class Table:
             order = sorted(rows, key=lambda row: (row["row"] not in first, -ranks[row["row"]]))
         kept = [row["row"] for row in order[:most]]
         parts = None if self.parts is None else self.parts[self.parts["row"].isin(kept)]
-        return replace(self, frame=self.frame[self.frame["row"].isin(kept)], parts=parts)
+        frame = self.frame[self.frame["row"].isin(kept)]
+        return replace(self, frame=frame, parts=parts, whole=self.whole or self)
 
     # ---- cells
 
@@ -234,13 +237,15 @@ class Table:
     def sections(self) -> list[tuple[str, list[Line]]]:
         """(title, lines) of each section; lines set apart come first. A single section has an empty title."""
         by_title: dict[str, list[Record]] = {}
-        for row in records(self.frame):
+        for row in records((self.whole or self).frame):
             by_title.setdefault(str(row.get("section", "")), []).append(row)
-        several = len(by_title) > 1
-        return [(title * several, self._lines(rows)) for title, rows in by_title.items()]
+        several, shown = len(by_title) > 1, {*self.rows}
+        sections = [(title * several, self._lines(rows, shown)) for title, rows in by_title.items()]
+        return [section for section in sections if section[1]]
 
-    def _lines(self, rows: list[Record]) -> list[Line]:
+    def _lines(self, rows: list[Record], shown: set[str]) -> list[Line]:
         competing = [row for row in rows if not row["apart"] and row["row"] not in self.struck]
+        rows = [row for row in rows if row["row"] in shown]
         cells = [self._cells(column, rows, competing) for column in self.columns]
         lines = [
             Line(str(row["row"]), tuple(row_cells), bool(row["apart"]))
@@ -250,7 +255,7 @@ class Table:
 
     def _cells(self, column: Column, rows: list[Record], competing: list[Record]) -> list[Cell]:
         """Return the cells of a column."""
-        best = self.best(column, competing)
+        best = (self.whole or self).best(column, competing)
         cells = []
         for row in rows:
             name, text = str(row["row"]), column.show(row)
@@ -322,10 +327,10 @@ class Table:
     @property
     def constant(self) -> set[str]:
         """Keys of columns whose competing rows all show the same text, or nothing; none for a single row."""
-        lines = [line for line in self.lines if not line.apart]
-        cells = [line.cells for line in (lines if len(lines) > 1 else self.lines)]
-        texts = ({each[at].text for each in cells} for at in range(len(self.columns)))
-        same = (len(found - {""}) < 2 and (len(cells) > 1 or found <= {MISSING, ""}) for found in texts)
+        rows = records(self.frame)
+        rows = several if len(several := [row for row in rows if not row["apart"]]) > 1 else rows
+        texts = ({column.show(row) for row in rows} for column in self.columns)
+        same = (len(found - {""}) < 2 and (len(rows) > 1 or found <= {MISSING, ""}) for found in texts)
         return {column.key for column, is_same in zip(self.columns, same, strict=True) if is_same}
 
     def csv(self) -> str:

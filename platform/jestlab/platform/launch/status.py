@@ -135,7 +135,8 @@ def read_status(
     }
     intervals = Intervals.from_environment()
     rules = RetryRules(0, intervals.backoff, intervals.max_backoff)
-    is_launched = any_launcher_alive(leases.heartbeats(store), now())
+    moment = now()
+    is_launched = any_launcher_alive(leases.heartbeats(store), moment)
     rows: list[RunStatus] = []
     seen: set[str] = set()
     for run in runs:
@@ -144,8 +145,8 @@ def read_status(
             (titles.get(fingerprint, f"run {fingerprint[:8]}"), state)
             for fingerprint, state in needs.get(run.fingerprint, {}).items()
         ]
-        wait = wait_status(standing, dependencies, rules, now(), is_launched=is_launched)
-        reason = liveness_warning(standing.lease, now()) or wait.reason
+        wait = wait_status(standing, dependencies, rules, moment, is_launched=is_launched)
+        reason = liveness_warning(standing.lease, moment) or wait.reason
         if standing.state == RunState.FAILED:
             reason = failures.reason_of(standing)
         cost = costs.get(run.fingerprint) or Spending()

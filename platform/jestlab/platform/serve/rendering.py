@@ -15,6 +15,7 @@ from jestlab.analysis import units
 from jestlab.analysis.configs import flat
 from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file
 from jestlab.analysis.report.html import style as report_style
+from jestlab.analysis.tables.formats import environment
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 
@@ -62,25 +63,16 @@ def render(template: str, here: str = "", **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
+    from jinja2 import PackageLoader
 
-    environment = Environment(
-        autoescape=True, loader=PackageLoader(__package__), undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.globals |= {
+    made = environment(PackageLoader(__package__))
+    made.globals |= {
         "asset": lambda name: next(f"/static/{known}" for known in assets() if known.endswith(f"-{name}")),
         "address": address,
         "glyphs": {state.value: glyph for state, glyph in GLYPHS.items()},
     }
-    environment.filters |= {
-        "markup": Markup,
-        "when": when,
-        "ago": ago,
-        "count": lambda number: f"{number:,}",
-    }
-    return environment
+    made.filters |= {"when": when, "ago": ago, "count": lambda number: f"{number:,}"}
+    return made
 
 
 def address(*parts: str, **query: Any) -> str:

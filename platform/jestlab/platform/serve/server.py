@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 import socket
 import sqlite3
@@ -43,14 +44,19 @@ def serve(
         UserError: The address can't be used, or the token is too short.
         StoreError: A lab's store can't be read.
     """
-    # The first request would wait for pandas and SciPy.
+    # The first request would wait for pandas and SciPy, and for templates.
     import pandas  # noqa: F401
     import scipy.special  # noqa: F401
     import uvicorn
 
+    from jestlab.analysis.report.html import template
     from jestlab.platform.serve.app import application
     from jestlab.platform.serve.labs import Labs
 
+    template()
+    # Python would look for garbage among the objects of libraries, and often while it reads many runs.
+    gc.freeze()
+    gc.set_threshold(100_000)
     if token is not None and len(token) < 16:
         raise UserError("the token is shorter than 16 characters: set a longer one, or none for a new one")
     with closing(sqlite3.connect(":memory:")) as connection:  # sets the limit of the process

@@ -31,9 +31,6 @@ from jestlab.platform.store.store import Store, of_runs
 from jestlab.platform.store.tables import AttemptRow, LauncherRow, RunRow, run_key
 
 _LONG_GONE = timedelta(days=7)
-_OF_RUN = [name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease")]
-_OF_LEASE = [name for name in Lease.__dataclass_fields__ if name != "fingerprint"]
-
 _RUN: Any = RunRow.__table__
 _OF_FREE = (RunRow.id, RunRow.fingerprint, RunRow.state, RunRow.step, RunRow.directory)
 
@@ -96,25 +93,32 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
     )
     newest = select(func.max(past.number)).where(past.run_id == RunRow.id).correlate(RunRow).scalar_subquery()
     these = of_runs(fingerprints)
-    columns = (*(getattr(RunRow, name) for name in _OF_RUN), fruitless.label("fruitless"))
+    *names, _ = Standing.__dataclass_fields__
+    columns = (fruitless if name == "fruitless" else getattr(RunRow, name) for name in names)
     with store.reading() as connection:
         last = {
             lease.fingerprint: lease for lease in attempts(connection, these, AttemptRow.number == newest)
         }
-        rows = connection.execute(select(*columns).where(these)).mappings()
         return {
-            run: Standing(**dict(row) | {"state": RunState(row["state"]), "lease": last.get(run)})
-            for row in rows
-            if (run := row["fingerprint"])
+            row[0]: Standing(
+                **dict(zip(names, row, strict=True))
+                | {"state": RunState(row.state), "lease": last.get(row[0])}
+            )
+            for row in connection.execute(select(*columns).where(these))
         }
 
 
 def attempts(connection: Connection, *conditions: ColumnElement[bool]) -> list[Lease]:
     """Return the attempts that meet these conditions."""
-    columns = (getattr(AttemptRow, name) for name in _OF_LEASE)
-    query = select(RunRow.fingerprint, *columns).join(RunRow, RunRow.id == AttemptRow.run_id)
-    rows = connection.execute(query.where(*conditions)).mappings()
-    return [Lease(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
+    columns = (
+        RunRow.fingerprint if name == "fingerprint" else getattr(AttemptRow, name)
+        for name in Lease.__dataclass_fields__
+    )
+    query = select(*columns).join(RunRow, RunRow.id == AttemptRow.run_id).where(*conditions)
+    return [
+        Lease(attempt, run, number, RunState(state), *others)
+        for attempt, run, number, state, *others in connection.execute(query)
+    ]
 
 
 def set_reasons(store: Store, reasons: Mapping[str, str], *, claimed: bool) -> None:

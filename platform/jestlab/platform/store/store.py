@@ -50,8 +50,6 @@ from jestlab.platform.store.tables import (
     run_key,
 )
 
-_SUMMARY = [name for name in RunSummary.__dataclass_fields__ if name != "name"]
-
 
 class Store:
     """One lab's results. Any number of processes may have it open; each method is one transaction."""
@@ -258,15 +256,18 @@ class Store:
         Raises:
             UserError: No such experiment; the message suggests a name.
         """
-        columns = [column(name, DateTime) if name.endswith("_at") else column(name) for name in _SUMMARY]
-        query: Any = select(column("run").label("name"), *columns).select_from(table("v_runs"))
+        names = ("run" if name == "name" else name for name in RunSummary.__dataclass_fields__)
+        columns = (column(name, DateTime) if name.endswith("_at") else column(name) for name in names)
+        query: Any = select(*columns).select_from(table("v_runs"))
         query = query.where(column("experiment") == experiment).order_by(column("position"))
         if fingerprints is not None:
             query = query.where(one_of(column("fingerprint", Text), fingerprints))
         with self.reading() as connection:
             of_experiment(connection, experiment, ExperimentRow.name)
-            rows = connection.execute(query).mappings().all()
-        return [RunSummary(**dict(row) | {"state": RunState(row["state"])}) for row in rows]
+            return [
+                RunSummary(run, name, label, seed, RunState(state), *others)
+                for run, name, label, seed, state, *others in connection.execute(query)
+            ]
 
     def changes(self, experiment: str, since: datetime) -> tuple[datetime, dict[str, datetime]]:
         """Return the runs of an experiment that changed after a time, and all that haven't ended.
