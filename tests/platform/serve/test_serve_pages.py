@@ -174,7 +174,7 @@ def test_labels_are_compared_by_means_paired_by_seed(lab, runs, client):
         ["score", "toy/joint", "Δ", "toy/uniform"],
         ["toy/score (%) ↑", "62.5 [−32.8, 157.8]", "−5.0 [−5.0, −5.0]", "67.5 [−27.8, 162.8]"],
     ]
-    assert "Single runs" not in page and '<td class="bad">−5.0' in page and ">steps</th>" in page
+    assert "Single runs" not in page and 'class="bad" data-label="Δ">−5.0' in page and ">steps</th>" in page
     page = asks.get("/compare?run=toy/joint&run=toy/uniform&base=toy/joint").text
     assert scores_of(page)[0] == ["score", "toy/joint", "toy/uniform", "Δ"]
     assert scores_of(page)[1][-1] == "+5.0 [+5.0, +5.0]" and "base=toy%2Funiform" in page
