@@ -15,6 +15,8 @@ from sqlalchemy import text
 from tests.platform.serve.conftest import STUDY, record
 from tests.waiting import wait_until
 
+from jestlab.platform.exchange.adopt import Adoption, AdoptOptions
+from jestlab.platform.exchange.source_run import SourceRun
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.launch.status import Watch
@@ -368,3 +370,18 @@ def test_viewers_get_the_last_status_while_the_next_one_is_read(lab, runs, clien
     assert "6 completed" in asks.get("/experiment/toy", live="1").text
     reading.set()
     wait_until(lambda: "6 completed" not in asks.get("/experiment/toy", live="1").text)
+
+
+def test_an_adopted_run_appears_on_the_page_of_a_launched_study(lab, runs, client, monkeypatch):
+    asks = client(lab)
+    assert "6 runs" in asks.get("/experiment/toy").text
+    with closing(Store.open(lab.store_url)) as store:
+        Adoption(store, "toy", "csv", "/t.csv", AdoptOptions(), "Ada").adopt(
+            SourceRun("csv:t.csv#old", "old", {}, metrics={"loss": {1: 0.5}}, state="COMPLETED")
+        )
+        [adopted] = store.rows(text("SELECT fingerprint, label FROM v_runs WHERE program = 'adopted'"))
+    # The status is older than the run, which has no color yet.
+    assert asks.get(f"/compare?run={adopted.fingerprint}&run={runs['joint/0']}").status == 200
+    monkeypatch.setattr(serving_labs, "INTERVAL_SECONDS", 0.0)
+    wait_until(lambda: "7 runs" in asks.get("/experiment/toy").text)
+    assert adopted.label in asks.get("/experiment/toy", live="1").text

@@ -134,7 +134,7 @@ def _groups(runs: Sequence[ShownRun]) -> list[Group]:
 def _color(run: ShownRun) -> LabelColor:
     """Return the color of a run's label in its experiment."""
     colors = run.served.status(run.places[0].experiment).colors if run.places else {}
-    return colors[run.places[0].label] if colors else REFERENCE
+    return colors.get(run.places[0].label, REFERENCE) if colors else REFERENCE
 
 
 def _base(groups: Sequence[Group], name: str | None) -> Group | None:
