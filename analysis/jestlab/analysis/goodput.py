@@ -116,9 +116,7 @@ def by_run(attempts: Iterable[AttemptTime]) -> dict[str, Goodput]:
 def total(goodputs: Iterable[Goodput]) -> Goodput:
     """Add up the goodput of several runs."""
     summed = list(goodputs)
-    parts = Counter[str]()
-    for each in summed:
-        parts.update(each.parts)
+    parts = sum((each.parts for each in summed), Counter[str]())
     names = ("unknown", "waited", "attempts", "unknown_attempts")
     return Goodput(parts, **{name: sum(getattr(each, name) for each in summed) for name in names})
 

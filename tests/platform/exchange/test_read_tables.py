@@ -1,6 +1,7 @@
 import csv
 import math
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,8 @@ def test_the_last_value_at_a_step_counts(write):
         ("run,step,x\n", {"step": "epoch"}, "no column epoch"),
         ("run,step,x,a,config.a\na,1,0.5,b,c\n", {}, "column config.a has different values"),
         ("run^step\na^1\n", {}, "one column"),
+        ("run,step,x\na,1,yes\n", {}, "no metrics"),
+        ("run,step\na,1\n", {}, "no metrics"),
         ("epoch,loss\n1,0.5\n2,0.25\n", {}, "no column step or run"),
         ('step,x\n0,"1\n', {}, "line 2: not valid CSV"),
     ],
@@ -144,6 +147,22 @@ def test_parquet(tmp_path):
     assert eight.config == {"lr": 0.2} and math.isnan(eight.metrics["loss"][0])
     pyarrow.parquet.write_table(pyarrow.table({"run": ["é".encode(), b"\xff"], "x": [0.5, 0.25]}), path)
     assert [run.name for run in read(path)] == ["é", r"\xff"]
+
+
+def test_text_in_parquet_stays_text(tmp_path):
+    path = tmp_path / "table.parquet"
+    columns = {"run": ["a", "b"], "version": ["1.10", "true"], "price": [Decimal("1.5"), None], "x": [1, 2]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    a, b = read(path)
+    assert (a.config, b.config) == ({"version": "1.10"}, {"version": "true"})
+    assert points(a) == {"price": [(0, 1.5)], "x": [(0, 1)]}
+
+
+def test_lists_are_not_steps(tmp_path):
+    path = tmp_path / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"step": [[1], [2]], "x": [0.5, 0.25]}), path)
+    with pytest.raises(UserError, match=r"line 1: invalid step \[1\]"):
+        list(read(path))
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=8)

@@ -15,6 +15,8 @@ from sqlalchemy import text
 from tests.platform.serve.conftest import STUDY, record
 from tests.waiting import wait_until
 
+from jestlab.platform.exchange.adopt import Adoption, AdoptOptions
+from jestlab.platform.exchange.source_run import SourceRun
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.launch.status import Watch
@@ -157,7 +159,7 @@ def test_many_labels_are_on_several_pages(lab, runs, client, monkeypatch):
 def scores_of(page):
     """Return the texts of the cells in each row of the table of last scores."""
     table = page[page.index('id="scores"') : page.index("</table>")]
-    rows = re.findall('<tr class="">.*?</tr>', html.unescape(table), re.S)
+    rows = re.findall("<tr>.*?</tr>", html.unescape(table), re.S)
     return [[cell for cell in map(str.strip, re.findall(r">([^<>]+)<", row)) if cell] for row in rows]
 
 
@@ -169,14 +171,13 @@ def test_labels_are_compared_by_means_paired_by_seed(lab, runs, client):
     }
     # Uniform, the baseline of the study, is the base, although it isn't the first.
     assert scores_of(page) == [
-        ["toy/joint", "2", "62.5", "[−32.8, 157.8]", "−5.0", "[−5.0, −5.0]"],
-        ["toy/uniform", "2", "67.5", "[−27.8, 162.8]", "—", "—"],
+        ["score", "toy/joint", "Δ", "toy/uniform"],
+        ["toy/score (%) ↑", "62.5 [−32.8, 157.8]", "−5.0 [−5.0, −5.0]", "67.5 [−27.8, 162.8]"],
     ]
-    assert "One seed" not in page and 'class="bad">&#8722;5.0' in page
-    assert ">steps</th>" in page and "against toy/uniform" in page
+    assert "Single runs" not in page and 'class="bad" data-label="Δ">−5.0' in page and ">steps</th>" in page
     page = asks.get("/compare?run=toy/joint&run=toy/uniform&base=toy/joint").text
-    assert [row[-2] for row in scores_of(page)] == ["—", "+5.0"]
-    assert "base=toy%2Funiform" in page
+    assert scores_of(page)[0] == ["score", "toy/joint", "toy/uniform", "Δ"]
+    assert scores_of(page)[1][-1] == "+5.0 [+5.0, +5.0]" and "base=toy%2Funiform" in page
     answer = asks.get("/compare?run=toy/joint&run=toy/uniform&base=toy/unifrom")
     assert answer.status == 400 and "did you mean 'toy/uniform'?" in answer.text
 
@@ -185,20 +186,17 @@ def test_a_run_is_compared_with_the_baseline_of_its_study(lab, runs, client):
     asks = client(lab)
     page = asks.get(f"/run/{runs['joint/0']}").text
     [link] = re.findall(r'href="(/compare[^"]*)">Compare with the baseline, uniform<', page)
-    assert [row[0] for row in scores_of(asks.get(html.unescape(link)).text)] == ["toy/uniform", "toy/joint"]
+    assert scores_of(asks.get(html.unescape(link)).text)[0] == ["score", "toy/uniform", "toy/joint", "Δ"]
     assert "Compare with the baseline" not in asks.get(f"/run/{runs['uniform/0']}").text
 
 
 def test_one_seed_has_no_interval(lab, runs, client):
     asks = client(lab)
     page = asks.get("/compare?run=toy/uniform/0&run=toy/joint/0").text
-    assert scores_of(page) == [
-        ["toy/uniform/0", "60.0", "†", "—"],
-        ["toy/joint/0", "55.0", "†", "−5.0"],
-    ]
-    assert "† One seed: no interval." in page and 'class="bad"' not in page and "95% CI" not in page
+    assert scores_of(page)[1][1:] == ["60.0", "55.0", "−5.0"]
+    assert "Single runs, without intervals" in page and 'class="bad"' not in page
     page = asks.get("/compare?run=toy/joint").text  # seeds of one label are compared with each other
-    assert [row[-1] for row in scores_of(page)] == ["—", "+15.0"]
+    assert scores_of(page)[1][-1] == "+15.0"
     assert ">seed</th>" in page
 
 
@@ -368,3 +366,18 @@ def test_viewers_get_the_last_status_while_the_next_one_is_read(lab, runs, clien
     assert "6 completed" in asks.get("/experiment/toy", live="1").text
     reading.set()
     wait_until(lambda: "6 completed" not in asks.get("/experiment/toy", live="1").text)
+
+
+def test_an_adopted_run_appears_on_the_page_of_a_launched_study(lab, runs, client, monkeypatch):
+    asks = client(lab)
+    assert "6 runs" in asks.get("/experiment/toy").text
+    with closing(Store.open(lab.store_url)) as store:
+        Adoption(store, "toy", "csv", "/t.csv", AdoptOptions(), "Ada").adopt(
+            SourceRun("csv:t.csv#old", "old", {}, metrics={"loss": {1: 0.5}}, state="COMPLETED")
+        )
+        [adopted] = store.rows(text("SELECT fingerprint, label FROM v_runs WHERE program = 'adopted'"))
+    # The status is older than the run, which has no color yet.
+    assert asks.get(f"/compare?run={adopted.fingerprint}&run={runs['joint/0']}").status == 200
+    monkeypatch.setattr(serving_labs, "INTERVAL_SECONDS", 0.0)
+    wait_until(lambda: "7 runs" in asks.get("/experiment/toy").text)
+    assert adopted.label in asks.get("/experiment/toy", live="1").text

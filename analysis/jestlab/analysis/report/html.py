@@ -21,12 +21,12 @@ from ..intervals import direction
 from ..tables.claims import MARKS
 from ..tables.core import Record, records
 from ..tables.explain import page_data
-from ..tables.formats import OnPage, prose
+from ..tables.formats import OnPage, environment, prose
 from ..units import sentence
 from .page import FigurePart, ReportPage, TablePart, progress
 
 if TYPE_CHECKING:
-    from jinja2 import BaseLoader, Environment, Template
+    from jinja2 import Template
     from markupsafe import Markup
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
@@ -140,18 +140,6 @@ def template() -> Template:
     }
     made.globals |= {"marks": MARKS, "classes": _CLASSES, "between": BETWEEN}
     return made.get_template("page.html.j2")
-
-
-def environment(loader: BaseLoader) -> Environment:
-    """Return an environment for templates of HTML pages."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    made = Environment(
-        autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    made.filters["markup"] = Markup
-    return made
 
 
 def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) -> OnPage:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..units import MISSING
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import BaseLoader, Environment, Template
     from markupsafe import Markup
 
     from .core import Cell, Table
@@ -98,11 +98,18 @@ def prose(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
+def environment(loader: BaseLoader | None = None) -> Environment:
+    """Return an environment for templates of HTML."""
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(
+        autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
 @cache
 def _template() -> Template:
-    from jinja2 import Environment
-
-    return Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_HTML)
+    return environment().from_string(_HTML)
 
 
 _HTML = """\

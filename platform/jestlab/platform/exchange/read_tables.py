@@ -77,11 +77,12 @@ def read(
     identifiers = [*run] or ["run"]
     if not (empty := table[table[identifiers].isna().any(axis=1)]).empty:
         raise _error(path, empty.index[0], "the name of the run is empty")
-    if not (has_steps and is_named) and any(again := table.duplicated([*identifiers, step])):
+    places = table[[*identifiers, step]].map(lambda cell: str(cell) if isinstance(cell, list) else cell)
+    if not (has_steps and is_named) and any(again := places.duplicated()):
         remedy = "name the column of steps with --step, or the columns that identify a run with --run"
         raise _error(path, again.idxmax(), f"a second row of a run at the same step: {remedy}")
     parts = table.groupby(identifiers, sort=False)
-    runs = parts.ngroup()
+    runs = parts.ngroup().to_dict()
     others = sorted(set(table.columns) - {*identifiers, step})
     keys = {
         name: name.removeprefix(_CONFIG_PREFIX)
@@ -92,6 +93,9 @@ def read(
     }
     if not (is_named or has_steps or keys) and len(table) > 1:
         raise UserError(f"{path}: no column step or run: name it with --step COLUMN or --run COLUMNS")
+    metrics = [name for name in others if name not in keys]
+    if not any(_is_number(cell) for name in metrics for cell in table[name]):
+        raise UserError(f"{path}: no metrics: expected columns of numbers that aren't config")
     for cells, rows in parts:
         key = [*map(str, cells)]
         name = place = key[0]
@@ -103,7 +107,7 @@ def read(
             values = _read_config(path, rows, keys)
             if len(key) > 1:
                 values |= {column: parse_cell(part) for column, part in zip(identifiers, key, strict=True)}
-            log = _read_metrics(path, rows, step, [each for each in others if each not in keys])
+            log = _read_metrics(path, rows, step, metrics)
             origin = f"{kind}:{source or path.name}#{place}"
             yield SourceRun(origin, name, nested(values), log.curves(), "COMPLETED", left_out=log.left_out)
 
@@ -121,7 +125,7 @@ def _is_number(cell: Any) -> bool:
     return isinstance(cell, int | float)
 
 
-def _is_config(column: pd.Series[Any], runs: pd.Series[int], has_steps: bool) -> bool:
+def _is_config(column: pd.Series[Any], runs: Mapping[Any, int], has_steps: bool) -> bool:
     """Return whether a column that the user didn't name is config rather than a metric; see `read`."""
     cells = dict(_cells(column))
     is_text = sum(isinstance(cell, bool) or not _is_number(cell) for cell in cells.values()) * 2 > len(cells)
@@ -192,8 +196,8 @@ def _load(path: Path, text_columns: Sequence[str], known: Sequence[str]) -> tupl
     has_commas = not is_parquet and any(_DECIMAL_COMMA.fullmatch(cell) for cells in others for cell in cells)
 
     def value(cell: Any) -> Any:
-        is_other = has_commas and _THOUSANDS.fullmatch(cell)
-        return parse_cell(cell) if isinstance(cell, str) and not is_other else cell
+        is_text = is_parquet or (has_commas and _THOUSANDS.fullmatch(cell))
+        return cell if is_text else parse_cell(cell)
 
     def text(cell: Any) -> str | None:
         return None if cell in (None, "") else str(cell)
@@ -280,4 +284,6 @@ def _plain(cell: Any) -> Any:
     """Convert a cell to None, a truth value, a number, text, or a list."""
     if isinstance(cell, bytes):
         return cell.decode(errors="backslashreplace")
-    return cell if isinstance(cell, bool | int | float | list | None) else str(cell)
+    if isinstance(cell, bool | int | float | str | list | None):
+        return cell
+    return parse_cell(str(cell))  # such as a decimal number or a time

@@ -194,7 +194,8 @@ class Watch:
         if began - self._read_at < 20 * self._read_seconds:
             return self._rows
         launched_at, changes = self._store.changes(self._experiment, self._changed_at)
-        if launched_at != self.launched_at:
+        known = {row.run.fingerprint for row in self._rows}
+        if launched_at != self.launched_at or not changes.keys() <= known:  # launched, or an adopted run
             self._rows = read_status(self._store, self._experiment)
         elif changed := changes.keys() | {row.run.fingerprint for row in self._rows if not row.is_settled}:
             self._rows = read_status(self._store, self._experiment, self._rows, changed)

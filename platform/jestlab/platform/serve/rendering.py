@@ -13,8 +13,9 @@ from urllib.parse import quote, urlencode
 
 from jestlab.analysis import units
 from jestlab.analysis.configs import flat
-from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, environment, own_file
+from jestlab.analysis.report.html import HEAD_SCRIPT, SCRIPTS, own_file
 from jestlab.analysis.report.html import style as report_style
+from jestlab.analysis.tables.formats import environment
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 

@@ -100,8 +100,11 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
             lease.fingerprint: lease for lease in attempts(connection, these, AttemptRow.number == newest)
         }
         return {
-            run: Standing(run, RunState(state), *others, last.get(run))
-            for run, state, *others in connection.execute(select(*columns).where(these))
+            row[0]: Standing(
+                **dict(zip(names, row, strict=True))
+                | {"state": RunState(row.state), "lease": last.get(row[0])}
+            )
+            for row in connection.execute(select(*columns).where(these))
         }
 
 
