@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from markupsafe import Markup
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import select, text
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from jestlab.platform.serve.compare import side_by_side
 from jestlab.platform.serve.groups import Status, cells
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, as_texts, duration, parse_whole, render, when
+from jestlab.platform.serve.search import last_scores
 from jestlab.platform.serve.shown import ShownRun, charts
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.store.records import ADOPTED, RunRecord
@@ -45,12 +47,16 @@ def page(labs: Labs, request: Request) -> Any:
     last = attempts[-1] if attempts else None
     status = served.status(run.places[0].experiment) if run.places else Status()
     baseline = next((label for label, color in status.colors.items() if color == BASELINE), None)
+    peers = {row.run.seed: row.run.fingerprint for row in status.groups.get(baseline or "", ())}
+    peer = peers.get(run.record.seed, next(iter(peers.values()), fingerprint))
+    in_study = [{"experiment": place.experiment, "fingerprint": fingerprint} for place in run.places[:1]]
     subject = Subject(fingerprint=fingerprint)
     return render(
         "run.html.j2",
         run=run,
         lab=served.name if len(labs) > 1 else None,
         row=next((cells([row]) for row in status.rows if row.run.fingerprint == fingerprint), None),
+        score=next(iter(last_scores(store, in_study).values()), ""),
         scores=[
             (heading(name, metric), "not a number" if row.value is None else metric.text(row.value), row.step)
             for name, row in run.last.items()
@@ -63,7 +69,7 @@ def page(labs: Labs, request: Request) -> Any:
         },
         config=sorted(as_texts(run.record.config).items()),
         baseline=baseline,
-        changed=_changed(run.record),
+        changed=_changed(run.record, store.run(peer)),
         pictures=_recorded_steps(served, run.record),
         notes=notes(store, subject),
         tags=tags(store, subject),
@@ -106,8 +112,11 @@ def _code(commit: str | None, patch: str | None) -> str:
     return f"{commit[:10]}{' and changes' if patch else ''}" if commit else ""
 
 
-def _changed(record: RunRecord) -> list[list[str]]:
-    """Return the config keys that differ from the program's defaults: key, default, and value."""
+def _changed(record: RunRecord, baseline: RunRecord) -> list[list[str]]:
+    """Return the config keys that differ from the program's defaults: key, default, and value.
+
+    Keys that also differ from the config of the baseline come first, in bold.
+    """
     try:
         config = programs.get(record.program).read(record.config)
     except (UserError, ValidationError):  # the program is gone or has changed
@@ -116,7 +125,11 @@ def _changed(record: RunRecord) -> list[list[str]]:
         return []
     values = as_texts(config.model_dump(mode="json", exclude_defaults=True))
     defaults = as_texts(type(config).model_construct().model_dump(mode="json", warnings=False))
-    return side_by_side([{key: defaults.get(key, "") for key in values}, values])
+    ours, theirs = as_texts(record.config), as_texts(baseline.config)
+    rows = side_by_side([{key: defaults.get(key, "") for key in values}, values])
+    differ = [row for row in rows if ours.get(row[0]) != theirs.get(row[0])]
+    marked = [[Markup("<b>{}</b>").format(key), *texts] for key, *texts in differ]
+    return marked + [row for row in rows if row not in differ]
 
 
 def _recorded_steps(served: Served, record: RunRecord) -> list[int]:

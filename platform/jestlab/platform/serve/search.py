@@ -74,7 +74,7 @@ def runs(labs: Labs, request: Request) -> str:
                 url, latest = served.lab.store_url, ["-started_at"]
                 result = query.select(url, "runs", condition, _COLUMNS, latest, MOST_RUNS + 1, words=words)
                 rows = [dict(zip(_COLUMNS, row, strict=True)) for row in result.rows[:MOST_RUNS]]
-                scores = _last_scores(served.store, rows)
+                scores = last_scores(served.store, rows)
                 for row in rows:
                     score = scores.get((row["experiment"], row["fingerprint"]), "")
                     found.append(row | {"lab": served.name, "score": score})
@@ -89,7 +89,7 @@ def runs(labs: Labs, request: Request) -> str:
     )  # fmt: skip
 
 
-def _last_scores(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+def last_scores(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
     """Return the last scores of runs, by experiment and fingerprint, as the tables of each show them."""
     import pandas as pd
 
@@ -124,8 +124,9 @@ def sql(labs: Labs, request: Request) -> Any:
         except ValueError as error:
             problem = str(error).removeprefix("query: ")
         seconds = time.monotonic() - start
+    took = duration(seconds) if seconds >= 1 else f"{1000 * seconds:.0f} ms"
     return render(
-        "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, took=duration(seconds),
+        "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, took=took,
         views=VIEWS, labs=labs, served=served, saved=saved_queries(served.store), writes=labs.writes,
         examples=EXAMPLES,
     )  # fmt: skip
