@@ -92,7 +92,7 @@ def test_answers_of_experiments_follow_and_are_updated(lab, runs, client, monkey
     monkeypatch.setattr(overviews, "overview_of", computed)
     asks = client(lab)
     assert '<span class="more">…</span>' in asks.get("/").text
-    wait_until(lambda: '<span class="more">uniform, score</span>' in asks.get("/").text)
+    wait_until(lambda: '<span class="more">uniform, toy/score</span>' in asks.get("/").text)
     page = asks.get("/").text
     assert re.search(r'best"><span><b>[\d.]+%</b>', page) and re.search(r'answer">[^\n]*joint', page)
     assert '<svg class="spark"' not in page  # the runs were evaluated once

@@ -188,7 +188,9 @@ def test_a_run_is_compared_with_the_baseline_of_its_study(lab, runs, client):
     page = asks.get(f"/run/{runs['joint/0']}").text
     [link] = re.findall(r'href="(/compare[^"]*)">Compare with the baseline, uniform<', page)
     assert [row[0] for row in scores_of(asks.get(html.unescape(link)).text)] == ["toy/uniform", "toy/joint"]
-    assert "Compare with the baseline" not in asks.get(f"/run/{runs['uniform/0']}").text
+    assert "<span>score " in page and re.findall(r'<th scope="row"><b>(\w+)</b>', page) == ["steps"]
+    page = asks.get(f"/run/{runs['uniform/0']}").text
+    assert "Compare with the baseline" not in page and '<th scope="row"><b>' not in page
 
 
 def test_one_seed_has_no_interval(lab, runs, client):

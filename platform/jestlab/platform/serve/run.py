@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -49,6 +49,8 @@ def page(labs: Labs, request: Request) -> Any:
     baseline = next((label for label, color in status.colors.items() if color == BASELINE), None)
     peers = {row.run.seed: row.run.fingerprint for row in status.groups.get(baseline or "", ())}
     peer = peers.get(run.record.seed, next(iter(peers.values()), fingerprint))
+    ours, theirs = as_texts(run.record.config), as_texts(store.run(peer).config)
+    differ = {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
     in_study = [{"experiment": place.experiment, "fingerprint": fingerprint} for place in run.places[:1]]
     subject = Subject(fingerprint=fingerprint)
     return render(
@@ -67,9 +69,9 @@ def page(labs: Labs, request: Request) -> Any:
             "Package versions": json.loads((last and last.versions) or "{}"),
             "Environment": json.loads((last and last.environment) or "{}"),
         },
-        config=sorted(as_texts(run.record.config).items()),
+        config=_first(sorted(ours.items()), differ),
         baseline=baseline,
-        changed=_changed(run.record, store.run(peer)),
+        changed=_first(_changed(run.record), differ),
         pictures=_recorded_steps(served, run.record),
         notes=notes(store, subject),
         tags=tags(store, subject),
@@ -112,11 +114,14 @@ def _code(commit: str | None, patch: str | None) -> str:
     return f"{commit[:10]}{' and changes' if patch else ''}" if commit else ""
 
 
-def _changed(record: RunRecord, baseline: RunRecord) -> list[list[str]]:
-    """Return the config keys that differ from the program's defaults: key, default, and value.
+def _first(rows: Collection[Sequence[str]], keys: set[str]) -> list[list[str]]:
+    """Return the rows of a table with those of some keys first, in bold."""
+    marked = [[Markup("<b>{}</b>").format(key), *texts] for key, *texts in rows if key in keys]
+    return marked + [[*row] for row in rows if row[0] not in keys]
 
-    Keys that also differ from the config of the baseline come first, in bold.
-    """
+
+def _changed(record: RunRecord) -> list[list[str]]:
+    """Return the config keys that differ from the program's defaults: key, default, and value."""
     try:
         config = programs.get(record.program).read(record.config)
     except (UserError, ValidationError):  # the program is gone or has changed
@@ -125,11 +130,7 @@ def _changed(record: RunRecord, baseline: RunRecord) -> list[list[str]]:
         return []
     values = as_texts(config.model_dump(mode="json", exclude_defaults=True))
     defaults = as_texts(type(config).model_construct().model_dump(mode="json", warnings=False))
-    ours, theirs = as_texts(record.config), as_texts(baseline.config)
-    rows = side_by_side([{key: defaults.get(key, "") for key in values}, values])
-    differ = [row for row in rows if ours.get(row[0]) != theirs.get(row[0])]
-    marked = [[Markup("<b>{}</b>").format(key), *texts] for key, *texts in differ]
-    return marked + [row for row in rows if row not in differ]
+    return side_by_side([{key: defaults.get(key, "") for key in values}, values])
 
 
 def _recorded_steps(served: Served, record: RunRecord) -> list[int]:
