@@ -43,18 +43,20 @@ def test_summary(results):
         "examples": "256",
         "GFLOP": "32.0",
         "fewer examples": "2.3×",  # 4/1.5 and 4/2, whose interval includes 1
-        "fewer FLOPs": "0.9×",
+        "fewer FLOPs without reference": "0.9×",
     }
     # .1 and −.1: 12.706 standard errors of 10 points to either side
     assert rows["independent"]["Δ uniform"] == "+0.0 [−127.1, +127.1]"
     assert rows["independent"]["fewer examples"] == "not reached (1/2)"
     assert shown(summary(results, "joint"))["uniform"]["Δ joint"] == "−20.0 [−20.0, −20.0]"
-    assert (rows["uniform"]["Δ uniform"], rows["uniform"]["fewer FLOPs"]) == ("—", "1.0×")
+    assert (rows["uniform"]["Δ uniform"], rows["uniform"]["fewer FLOPs without reference"]) == ("—", "1.0×")
     assert (rows["uniform"]["GFLOP"], rows["reference"]["GFLOP"]) == ("12.0", "6.00")
     # A reference is not ranked, although its score is the highest.
     assert list(table.frame["apart"]) == [True, False, False, False]
     assert rows["reference"]["score"].startswith("75.0")
-    assert {rows["reference"][key] for key in ("Δ uniform", "fewer examples", "fewer FLOPs")} == {"—"}
+    factors = ("fewer examples", "fewer FLOPs without reference")
+    assert {rows["reference"][key] for key in ("Δ uniform", *factors)} == {"—"}
+    assert "fewer FLOPs" in shown(summary(results, "uniform", scope="reference_training"))["joint"]
 
 
 def test_caption_and_notes(results):
@@ -163,7 +165,7 @@ def test_speedups(results):
         "examples to match": "112",  # the median of 64 · 1.5 and 64 · 2
         "fewer examples": "2.3×",
         "GFLOP to match": "14.0",
-        "fewer FLOPs": "0.9×",
+        "fewer FLOPs without reference": "0.9×",
         "break-even": "∞",  # it saves nothing
     }
     # Seed 1 never gets there: (128 + more than 256) / 2.

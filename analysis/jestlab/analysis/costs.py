@@ -35,7 +35,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 COUNTED: dict[Scope, str] = {
     "learner": "training alone, without scoring",
-    "scoring": "training, plus the learner's scoring and selection; without the reference's scoring",
+    "scoring": "training, plus the learner's scoring and selection; without the reference",
     "reference_scoring": "training, plus scoring by learner and reference, and selection",
     "reference_training": "training, plus scoring by learner and reference, selection, and a share in the "
     "reference's training (divided by the runs that train by it)",

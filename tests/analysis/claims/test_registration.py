@@ -131,12 +131,13 @@ def test_a_registration_tells_whether_other_code_judges_now():
         assert about.is_by_other_code == is_changed
 
 
-def test_the_digest_of_the_code_ignores_comments_and_docstrings(monkeypatch, tmp_path):
+@pytest.mark.parametrize("module", ["intervals", "costs"])  # which FLOPs count decides claims on efforts
+def test_the_digest_of_the_code_ignores_comments_and_docstrings(monkeypatch, tmp_path, module):
     shutil.copytree(Path(registration.__file__).parents[1], tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(registration, "__file__", str(tmp_path / "claims" / "registration.py"))
 
     def digest(text):
-        (tmp_path / "intervals.py").write_text(text)
+        (tmp_path / f"{module}.py").write_text(text)
         return registration.code_digest.__wrapped__()
 
     assert digest(PLAIN) == digest(DESCRIBED) != digest(PLAIN.replace("}b", "}c"))

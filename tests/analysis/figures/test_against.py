@@ -251,6 +251,12 @@ def test_ticks_that_would_overlap_have_no_text(plot, values, ticks):
     assert written[: len(ticks)] == ticks
 
 
+def test_the_texts_of_few_ticks_are_not_broken(plot):
+    names = ["independent selection", "uniform"]
+    [axes] = plot("against", *(runs("joint", 0.5, decay=name) for name in names), x="decay").figure().axes
+    assert drawn_ticks(axes) == names
+
+
 def test_a_logarithmic_axis_of_scores_is_written_in_short_numbers(plot):
     groups = [runs("joint", 10.0**i, decay=float(i)) for i in range(7)]
     metric = {"goal": "min", "scale": "log"}

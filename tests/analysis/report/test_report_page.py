@@ -365,6 +365,10 @@ def test_a_click_on_a_header_sorts_the_rows(opened, page):
     score.locator(".info").click()  # the definition stays
     assert tab.locator("[popover]:popover-open").inner_text().startswith("mean over seeds")
     assert run.get_attribute("aria-sort") == "ascending"
+    tab.locator("#costs summary").click()
+    for column in ("run", "runs"):  # the row of totals stays last
+        tab.locator("#table-costs").get_by_role("button", name=column, exact=True).click()
+        assert tab.locator("#table-costs tbody th .name").last.inner_text() == "all runs"
 
 
 MADE = """

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import shlex
 from unittest import mock
@@ -55,8 +56,13 @@ def test_renders_manifests_and_nothing_else(root, tmp_path, monkeypatch, jestlab
     # Local processes have no manifests.
     assert "--on kubernetes" in jestlab("launch", labs.write_study(tmp_path), "--render", jobs, code=1)
     assert not jobs.exists()
+    jobs.mkdir()
+    theirs = jobs / "old.part"
+    theirs.touch()
+    os.utime(theirs, (0, 0))
     spec = labs.write_study(tmp_path, resources=PODS)
     jestlab("launch", spec, "--render", jobs, "--store", "postgresql://lab:open-sesame@db.example/results")
+    theirs.unlink()
     assert len(list(jobs.iterdir())) == 3
     for file in jobs.iterdir():
         assert "open-sesame" not in file.read_text()

@@ -135,10 +135,15 @@ def test_names_runs_of_a_command_that_never_report_a_required_score(root, tmp_pa
             "data": {"mode": "quiet"},
             "loud": {"needs": ["data"]},
             "quiet": {"mode": "quiet"},
+            "slow": {"metric": "digits/seconds"},
+            "fast": {"metric": "digits/seconds"},
         },
         "seeds": 2,
-        "metrics": {"digits/accuracy": {"goal": "max"}},
-        "claims": [{"statement": "Quiet is better", "of": "quiet", "above": "loud"}],
+        "metrics": {"digits/accuracy": {"goal": "max"}, "digits/seconds": {"goal": "min"}},
+        "claims": [
+            {"statement": "Quiet is better", "of": "quiet", "above": "loud", "measure": "digits/accuracy"},
+            {"statement": "Slow takes longer", "of": "slow", "above": "fast", "measure": "digits/seconds"},
+        ],
     }
     (tmp_path / "toy.yaml").write_text(json.dumps(spec))
     line = (

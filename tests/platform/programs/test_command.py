@@ -290,12 +290,23 @@ def test_processes_of_the_command_end_with_it(lab):
     completed(lab, command(*SH, "(sleep 600; echo late) & echo done"))
 
 
+def test_a_new_attempt_keeps_unfinished_files_of_the_command(lab):
+    run = command(*SH, "cat {directory}/download.part")
+    recorded(lab, run)
+    file = directory(lab, run) / "download.part"
+    file.parent.mkdir(parents=True)
+    file.write_text("half of it")
+    os.utime(file, (0, 0))
+    code, said = finished(lab, run)
+    assert code == processes.EXIT_COMPLETED and "half of it" in said, said
+
+
 @pytest.mark.parametrize(
     ("name", "is_of_the_command"),
     [
         ("log.txt", False),
         ("config.json", False),
-        ("config.json.0f3a.part", False),  # its writer was killed
+        (".config.json-0f3a", False),  # its writer was killed
         ("log.txt.bak", True),
         ("model.npz", True),
     ],

@@ -29,7 +29,7 @@ _NEWEST = """
 
 _RUNS = "SELECT label, seed, fingerprint FROM v_runs WHERE experiment = :experiment"
 
-_JUDGING = ("configs", "curves", "efforts", "frames", "intervals", "metrics", "names", "results")
+_JUDGING = ("configs", "costs", "curves", "efforts", "frames", "intervals", "metrics", "names", "results")
 """Modules of `analysis` that decide verdicts, in addition to those of this package."""
 
 _BLANK = (

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DPI = 200
 _EDGE = 0.06  # inches around everything
 _LOWEST = 0.6  # inches: height of a row of panels with its labels
-_TICK = 0.65  # inches: maximum width of the text of a tick
+_TICK = 0.65  # inches: width of the text of a tick, unless few ticks have more room
 _NAMED = 0.75  # share of the width that a panel keeps next to the names of its lines
 _LEGEND: dict[str, Any] = {
     "frameon": False, "handlelength": 1.8, "handletextpad": 0.5, "columnspacing": 1.2, "labelspacing": 0.35,
@@ -215,15 +215,16 @@ def wrapped(text: str, width: float, size: float) -> str:
 def write_ticks(axes: Axes, x: Iterable[float], texts: Iterable[str]) -> None:
     """Write ticks on the horizontal axis, broken into lines; texts that would overlap are left out."""
     size, end, shown = size_of("label"), -math.inf, []
-    across = axes.get_xaxis_transform()
-    for place, text in zip(x, texts, strict=True):
-        broken = wrapped(text, _TICK, size)
+    across, places = axes.get_xaxis_transform(), [*x]
+    room = _NAMED * axes.get_window_extent().width / axes.figure.dpi / len(places) - _EDGE
+    for place, text in zip(places, texts, strict=True):
+        broken = wrapped(text, max(_TICK, room), size)
         half = max(_width(line, size) for line in broken.split("\n")) / 2
         middle = _NAMED * across.transform((place, 0))[0] / axes.figure.dpi
         fits = middle - half > end
         shown.append(broken if fits else "")
         end = middle + half + _EDGE if fits else end
-    axes.set_xticks([*x], shown)
+    axes.set_xticks(places, shown)
     axes.minorticks_off()
 
 

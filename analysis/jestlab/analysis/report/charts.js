@@ -225,7 +225,7 @@ class Chart {
     });
     this.reset.hidden = !this.drawing.zoomed;
     for (const [side, each] of this.scales) each.setAttribute("aria-pressed", this.isLog(side));
-    this.menu.firstChild.textContent = `${labels.length}/${this.labels.size} runs`;
+    this.menu.firstChild.textContent = `${labels.length}/${this.labels.size} labels`;
     this.section.classList.toggle("crowded", !areFew);
     this.list(labels);
     this.describe(series);
@@ -236,7 +236,7 @@ class Chart {
   levels() {
     const baseline = (this.data.baseline_level ?? []).map((y) => ({ y, color: "var(--muted)", dash: "2,3" }));
     const references = this.data.levels.map(({ y, text }) => ({ y, text: shortened(text) }));
-    return [...baseline, ...references.map((one) => ({ ...one, color: "var(--edge)", dash: "6,3" }))];
+    return [...baseline, ...references.map((one) => ({ ...one, color: "var(--muted)", dash: "6,3" }))];
   }
 
   /** List the shown labels in a legend, where names don't fit into the plot; the pointer highlights one. */

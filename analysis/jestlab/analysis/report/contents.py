@@ -35,6 +35,7 @@ from ..sheet import Sheet
 from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import MARKS, claims_table
+from ..tables.core import BEST, records
 from ..tables.summary import comparisons
 from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
@@ -257,13 +258,23 @@ def _study(body: _Contents, claims: TablePart | None) -> ReportPage:
         PageSection("claims", "Claims", claims=claims),
         PageSection("figures", "Figures", figures=[part for part in body.figures if part is not hero]),
         PageSection("not-made", "Not available yet", missing=body.missing),
-        PageSection("speedups", "Speed-ups", tables=speedups, is_folded=True),
+        PageSection("speedups", "Speed-ups", tables=speedups, is_folded=True, result=_fewest(speedups)),
         *_spent(history),
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, body.chosen, body.scope)),
     ]
     options, colors = {"baseline": body.baseline, "scope": body.scope}, store.colors(history.experiment)
     shown = tuple(section for section in sections if not section.is_empty)
     return ReportPage(store.url, [history], options, reply, shown, colors=colors, hero=hero)
+
+
+def _fewest(speedups: Sequence[TablePart]) -> str:
+    """Name the run that needs the fewest examples to match the baseline; empty if none needs fewer."""
+    rows = [row for part in speedups for row in records(part.table.frame) if row["fewer_examples"] > 1]
+    if not rows:
+        return ""
+    best, table = max(rows, key=lambda row: float(row["fewer_examples"])), speedups[0].table
+    factor = table.cell(best["row"], table.column_named("fewer_examples")).text
+    return f"{table.shown.get(best['row'], best['row'])} {factor} fewer examples"
 
 
 def _spent(history: History) -> Iterator[PageSection]:
@@ -299,7 +310,7 @@ def _summary_part(table: Table, results: Finals) -> TablePart:
     caption = ""  # a note marks numbers from one seed
     if seeds and seeds[-1] > 1:
         counts = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
-        caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: clearly ahead of the runner-up."
+        caption = f"Mean of {counts} seeds [{INTERVAL}]; bold: {BEST}."
         caption += f" {sentence(note)}" if (note := comparisons(results)) else ""
     return TablePart(
         "summary", "Final scores", table, caption=caption, hidden=frozenset(hidden), sign=results.metric.sign

@@ -82,7 +82,7 @@ function numberIn(text) {
   return Number.parseFloat(start) * (scales[letter] ?? 1);
 }
 
-/** Sort the rows of each section; rows set apart stay first, and rows without a number come last. */
+/** Sort the rows of each section; rows set apart stay first, rows without a number come last, then totals. */
 function sortRows(table, column, descends) {
   const header = table.querySelectorAll("thead tr:last-child th")[column];
   const isText = header.matches(".left");
@@ -90,9 +90,10 @@ function sortRows(table, column, descends) {
   const key = (text) => (isText ? text : numberIn(text));
   for (const body of table.tBodies) {
     const rows = [...body.rows].filter((row) => !row.matches(".section, .apart"));
+    const totals = table.matches('[data-table="costs"] table') ? rows.splice(-1) : [];
     const keyed = rows.map((row) => [key(row.cells[column].textContent.trim()), row]);
     keyed.sort(([a], [b]) => Number.isNaN(a) - Number.isNaN(b) || compare(...(descends ? [b, a] : [a, b])));
-    body.append(...keyed.map(([, row]) => row));
+    body.append(...keyed.map(([, row]) => row), ...totals);
   }
   for (const each of table.querySelectorAll("th[aria-sort]")) each.removeAttribute("aria-sort");
   header.setAttribute("aria-sort", descends ? "descending" : "ascending");

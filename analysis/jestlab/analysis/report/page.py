@@ -97,6 +97,7 @@ class PageSection:
         missing: Heading of a table or figure that could not be made → the reason.
         recipe: How to reproduce the study.
         is_folded: Whether the reader opens the section.
+        result: For a folded section, its result in a few words, next to the heading.
     """
 
     id: str
@@ -112,6 +113,7 @@ class PageSection:
     missing: dict[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
     is_folded: bool = False
+    result: str = ""
 
     @property
     def is_empty(self) -> bool:

@@ -6,6 +6,7 @@ import math
 from statistics import median_high
 from typing import Any
 
+from ..costs import SCOPES
 from ..curves import break_even, crossing_words
 from ..efforts import WORDS, Effort, unit, writer
 from ..errors import NotYet
@@ -224,10 +225,13 @@ def _factor(effort: Effort, finals: Finals) -> Column:
     )
     first, *others = (WORDS[each].fewer for each in finals.efforts)
     factors = ", ".join([first, *(each.removeprefix("fewer ") for each in others)])
+    reference = ["reference_scoring_flops", "reference_training_share_flops"]
+    left_out = reference[max(0, SCOPES.index(finals.scope) - 1) :]
+    is_partial = effort == "flops" and bool((finals.frames.costs[left_out] > 0).any(axis=None))
 
     return Column(
         key,
-        WORDS[effort].fewer,
+        WORDS[effort].fewer + " without reference" * is_partial,
         lambda row: factor_text(row, effort),
         lambda row: round(float(row[key]), 1),
         seeds="seeds_compared",

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from jestlab.analysis.files import write_whole
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
-from jestlab.models.data.files import write_whole
 from jestlab.platform import dependencies, logs, reports
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jestlab.analysis.claims import parse_claims
 from jestlab.analysis.metrics import Metrics
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.analysis.results import Snapshot, opened
@@ -16,7 +17,7 @@ from jestlab.platform.words import counted, few
 
 _SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
 _RUNS = """
-    SELECT label, seed, run_id, program FROM v_runs
+    SELECT run, label, seed, run_id, program FROM v_runs
     WHERE experiment = :experiment AND state = 'COMPLETED' AND needed = 0 ORDER BY position"""
 _REPORTED = "SELECT DISTINCT run_id, name FROM v_evaluations WHERE experiment = :experiment"
 
@@ -39,15 +40,23 @@ def _lines(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> Iterato
     is_judged = any(spec.get(key) for key in ("metrics", "score", "claims"))
     if not runs or not is_judged or spec.get("studies"):
         return
-    required = dict.fromkeys(name for _, name in metrics_used(spec) if "/" in name)
-    named = [*required] or [name for name in Metrics.of_spec(spec, ()).names if "/" in name]
+    used = [(place[0], name) for place, name in metrics_used(spec) if "/" in name]
+    sides = [
+        (measure, {name for _, name in side.named()})
+        for claim in parse_claims(spec.get("claims"))
+        for measure, side in zip(claim.measures, (claim.of, claim.other), strict=True)
+    ]
+    named = dict.fromkeys([name for _, name in used] or Metrics.of_spec(spec, ()).names)
     reported = defaultdict[int, set[str]](set)
     for row in store.rows(_REPORTED, experiment=experiment):
         reported[row["run_id"]].add(row["name"])
     missing = defaultdict[tuple[str, ...], list[str]](list)
     for run in runs:
         found = reported[run["run_id"]]
-        absent = tuple(name for name in (required if found else named) if name not in found)
+        own = [measure for measure, names in sides if names & {run["run"], run["label"]}]
+        required = dict.fromkeys([*(name for place, name in used if place != "claims"), *own])
+        required = required or ({} if found else named)
+        absent = tuple(name for name in required if "/" in name and name not in found)
         if absent or not found:
             missing[absent].append(f"{run['label']}/{run['seed']}")
     for names, titles in missing.items():

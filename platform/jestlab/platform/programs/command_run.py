@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jestlab.analysis import files
 from jestlab.models.data.files import write_whole
 from jestlab.platform import client, logs
 from jestlab.platform.client import as_amount, as_count, as_phase
@@ -76,7 +77,8 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
         "PYTHONPATH": _python_path(context.cache.parent),
     }
     written = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    write_whole(context.directory / _CONFIG, written.encode())
+    # Not with `models`' function, which deletes old files *.part: these may be the command's.
+    files.write_whole(context.directory / _CONFIG, written)
     words = [fill(word, values) for word in words_of(config["command"])]
     with Channel(context) as channel:
         child = Child(words, _working_directory(config.get("cwd")), environment | channel.environment)
@@ -137,7 +139,7 @@ def left_behind(directory: Path) -> bool:
     """Whether a run's folder contains files from the command of an earlier attempt."""
     from jestlab.platform.store.spool import PREFIX  # imports SQLAlchemy
 
-    ours, beginnings = (logs.NAME, _CONFIG), (PREFIX, f"{_CONFIG}.")  # the last one: not written to its end
+    ours, beginnings = (logs.NAME, _CONFIG), (PREFIX, f".{_CONFIG}-")  # the last one: not written to its end
     names = (path.name for path in directory.iterdir())
     return any(name not in ours and not name.startswith(beginnings) for name in names)
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
-from markupsafe import Markup
 from starlette.requests import Request
 
 from jestlab.analysis.colors import BASELINE, REFERENCE, LabelColor, numbered
-from jestlab.analysis.intervals import CI, Gap, direction, paired
+from jestlab.analysis.intervals import direction, paired
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.query import distinct
-from jestlab.analysis.tables.core import Column, Table
-from jestlab.analysis.tables.formats import OnPage
-from jestlab.analysis.tables.show import MISSING, decimals, heading, known
+from jestlab.analysis.tables.show import MISSING, decimals, heading, interval
 from jestlab.analysis.units import near, nearest
 from jestlab.platform.errors import UserError
 from jestlab.platform.serve.experiment import paint
@@ -83,7 +78,8 @@ def page(labs: Labs, request: Request) -> Any:
         left=max(0, len(found) - MOST_COMPARED),
         different=[row for row in config if len(set(row[1:])) > 1],
         equal=[row[:2] for row in config if len(set(row[1:])) == 1],
-        scores=_scores(groups, base) if base and any(run.last for run in runs) else "",
+        scores=_scores(groups, base) if base else [],
+        is_mean=any(len(group.runs) > 1 for group in groups),
         charts={name: title for run in runs for name, title in run.charts.items()},
         most=MOST_COMPARED,
         lab=lab,
@@ -158,51 +154,40 @@ def side_by_side(columns: Sequence[Mapping[str, str]]) -> list[list[str]]:
     return [[key, *(column.get(key, MISSING) for column in columns)] for key in keys]
 
 
-def _scores(groups: Sequence[Group], base: Group) -> Markup:
-    """Return a table of the last scores; the numbers of a section have equal decimals."""
-    import pandas as pd
+@dataclass(frozen=True)
+class Score:
+    """The texts of a score of a group: mean over seeds, and difference from the base with the same seeds.
 
+    Attributes:
+        mean: With its interval, if there are several seeds.
+        delta: As `mean`; empty for the base.
+        tone: "good" or "bad" if the interval of the difference excludes 0.
+    """
+
+    mean: str
+    delta: str = ""
+    tone: str = ""
+
+
+def _scores(groups: Sequence[Group], base: Group) -> list[tuple[str, list[Score]]]:
+    """Return the title of each score, with its last values in each group; they have equal decimals."""
     metrics = {name: run.metrics.of(name) for group in groups for run in group.runs for name in run.last}
     rows = []
     for name, metric in sorted(metrics.items()):
         form = decimals(metric, 0.0, *(x for group in groups for x in group.scores(name).values()))
-        title = heading(name, metric)
-        rows += [_row(name, form, group, base) | {"section": title, "apart": False} for group in groups]
-    against = f"against {base.name}"
-    toned = Markup('<span class="{tone}">{delta}</span>')
-    several = any(row["seeds"] > 1 for row in rows)  # otherwise there are no intervals
-    columns = [
-        Column("name", title if len(metrics) == 1 else "run", itemgetter("name"), align="left"),
-        Column("seeds", "seeds", lambda row: str(row["seeds"])),
-        Column("score", "mean" if several else "score", itemgetter("score"), seeds="seeds"),
-        Column("interval", CI, itemgetter("interval")),
-        Column("delta", "Δ", toned.format_map, group=against),
-        Column("of_delta", f"{CI} of Δ", itemgetter("of_delta"), group=against),
-    ]
-    swatch = Markup('<i class="swatch" style="background:{}"></i>')
-    before = {row["row"]: swatch.format(row["color"]) for row in rows}
-    shown = (each for each in columns if several or each.key in ("name", "score", "delta"))
-    table = Table("compared", "", pd.DataFrame(rows), tuple(shown))
-    return Markup(table.html(OnPage("summary", before=before)))  # whose rows are cards on phones
+        rows.append((heading(name, metric), [_score(name, form, group, base) for group in groups]))
+    return rows
 
 
-def _row(name: str, metric: Metric, group: Group, base: Group) -> dict[str, Any]:
-    """Return the mean of a score over seeds, and its difference from the base, paired by seed."""
+def _score(name: str, metric: Metric, group: Group, base: Group) -> Score:
+    """Compare a score of a group with that of the base, paired by seed; by means if no seed is in both."""
     import pandas as pd
 
     ours, theirs = (pd.Series(each.scores(name), dtype=float) for each in (group, base))
     mean, delta = paired(ours, 0.0 * ours), paired(ours, theirs)
-    if not delta.seeds:
-        delta = delta._replace(mean=float(ours.mean() - theirs.mean()))
+    text = interval(mean.mean, mean.low, mean.high, metric)
     if group is base:
-        delta = Gap(math.nan, math.nan, math.nan, 0)
-
-    def interval(of: Gap, sign: str) -> str:
-        return known(of.low, lambda low: f"[{', '.join(metric.texts((low, of.high), sign))}]")
-
-    return {
-        "row": f"{name} {group.name}", "name": group.name, "color": group.color.css, "seeds": mean.seeds,
-        "score": known(mean.mean, metric.text), "interval": interval(mean, ""),
-        "delta": known(delta.mean, lambda value: metric.text(value, "+")), "of_delta": interval(delta, "+"),
-        "tone": {1.0: "good", -1.0: "bad"}.get(direction(delta.low, delta.high) * metric.sign, ""),
-    }  # fmt: skip
+        return Score(text)
+    difference = delta.mean if delta.seeds else float(ours.mean() - theirs.mean())
+    tone = {1.0: "good", -1.0: "bad"}.get(direction(delta.low, delta.high) * metric.sign, "")
+    return Score(text, interval(difference, delta.low, delta.high, metric, "+"), tone)
