@@ -365,6 +365,7 @@ def test_a_click_on_a_header_sorts_the_rows(opened, page):
     score.locator(".info").click()  # the definition stays
     assert tab.locator("[popover]:popover-open").inner_text().startswith("mean over seeds")
     assert run.get_attribute("aria-sort") == "ascending"
+    assert tab.locator("#speedups summary").inner_text().split("\n")[-1].endswith("× fewer examples")
     tab.locator("#costs summary").click()
     for column in ("run", "runs"):  # the row of totals stays last
         tab.locator("#table-costs").get_by_role("button", name=column, exact=True).click()
