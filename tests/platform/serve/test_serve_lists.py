@@ -154,7 +154,7 @@ def test_lists_fit_and_are_accessible(lab, runs, serving, visited, width, scheme
         "/runs?where=joint",
         "/runs?where=sead+%3D+1",
     )
-    for path in (*paths, *(f"/sql?{urlencode({'q': query})}" for query in queries), "/published", "/nowhere"):
+    for path in (*paths, *(f"/sql?{urlencode({'q': query})}" for query in queries), "/nowhere"):
         tab = visited(url + path, width, scheme).tab
         found = axe.Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
         assert found.violations_count == 0, f"{path}: {found.generate_report()}"

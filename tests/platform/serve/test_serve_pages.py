@@ -44,7 +44,7 @@ def test_every_page_answers(lab, runs, client, monkeypatch):
     for path in (
         "/", "/experiment/toy", "/experiment/toy/losses", "/experiment/toy/results",
         f"/run/{run}", f"/run/{run}/curves", f"/run/{run}/log",
-        "/runs?where=seed+%3D+0", f"/compare?run={run}&run={other}", f"/compare?run={run}&data", "/published",
+        "/runs?where=seed+%3D+0", f"/compare?run={run}&run={other}", f"/compare?run={run}&data",
         f"/sql?q={quote('SELECT state, COUNT(*) FROM v_runs GROUP BY 1')}",
     ):  # fmt: skip
         assert asks.get(path).status == 200, path
