@@ -45,7 +45,8 @@ def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False, percen
         percent: Whether to end the axis at 0 and 100, which intervals may exceed but scores can't.
     """
     known = [*filter(math.isfinite, values)]
-    drawn = [y for line in axes.get_lines() for y in line.get_ydata(orig=False) if 0 < y < math.inf]
+    lines: Any = axes.get_lines()
+    drawn = [y for line in lines for y in line.get_ydata(orig=False) if 0 < y < math.inf]
     _scale(axes, "y", [*known, *drawn], log, "auto", units.tick)
     if percent:
         bottom, top = axes.get_ylim()
