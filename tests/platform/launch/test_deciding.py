@@ -67,6 +67,11 @@ def test_seeds_are_added_until_each_claim_is_decided_or_futile(root, machine):
 def test_fixed_seeds_and_seeds_until_decided_explain_their_differences(root, machine):
     """One look at three seeds decides the claim; looks after every seed need five."""
     spec = write_study(root.parent, **JOINT, seeds=3)
+    plan = labs.here("plan", spec, root=root).stdout
+    assert (
+        "With 3 seeds, the chance to decide a claim is 32% if the sides differ by 1 standard deviation, "
+        in plan
+    )
     launched(root, spec)
     assert claims(root)[0]["verdict"] == "holds"
     said = launched(root, spec, "--decide")
