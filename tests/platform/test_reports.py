@@ -71,7 +71,7 @@ def test_every_report_is_written_in_every_format_as_soon_as_it_can_be_made(lab):
     assert "| uniform" in (folder / "table.md").read_text()
     assert "| uniform" not in (folder / "table-3.md").read_text()
     page = (folder / "report.html").read_text()
-    assert "joint scores 20.0 points above uniform (one seed)" in page
+    assert "joint is better than uniform by 20.0 points (one seed)" in page
 
 
 @pytest.mark.parametrize("published", [True, False])

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
-from .errors import RequestError
 from .intervals import half_widths
 
 if TYPE_CHECKING:
@@ -271,16 +270,13 @@ def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.D
 
 
 def smoothed(curves: pd.DataFrame, points: int) -> pd.DataFrame:
-    """Replace the scores of each run by their running mean over some evaluations.
+    """Replace the scores of each run by their running mean over some evaluations; if even, one more.
 
     At both ends, the mean is over as many evaluations before as after the point: a one-sided window would
     bend a straight line.
-
-    Raises:
-        ValueError: `points` is not a whole number of at least 2.
     """
-    if not isinstance(points, int) or points < 2:
-        raise RequestError(f"a running mean takes a whole number of points, at least 2, got {points!r}")
+
+    points |= 1  # an even window isn't centered
 
     def running_mean(scores: pd.Series[float]) -> pd.Series[float]:
         means = scores.rolling(points, center=True, min_periods=1).mean()

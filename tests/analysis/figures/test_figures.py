@@ -120,6 +120,32 @@ def test_axes_show_whole_intervals_up_to_100_percent_and_distant_costs(read_runs
     assert axes.get_xscale() == "log"
 
 
+def test_a_logarithmic_axis_ends_at_means_and_seeds_not_at_intervals(read_runs, stored_runs):
+    curves = [0.9, 0.011], [0.5, 0.012], [0.7, 0.03]
+    runs = stored_runs("uniform", *curves, metrics=["wiki/loss"], flops_per_step=(3e9, 0.0, 0.0))
+    runs += stored_runs("joint", [0.8, 0.0095], [0.8, 0.0111], metrics=["wiki/loss"])
+    spec = {"metrics": {"wiki/loss": {"goal": "min", "scale": "log"}}, "score": ["wiki/loss"]}
+    found = read_runs(*runs, spec=spec)
+    for plot in (figures.learning_curves(found), figures.pareto(found)):
+        (axes,) = plot.figure().axes
+        bottom, _ = axes.get_ylim()
+        assert plot.data["low"].min() < 0 and axes.get_yscale() == "log"
+        assert 0.005 < bottom < 0.0095
+
+
+def test_an_axis_of_costs_has_no_numbers_below_0(read_runs, stored_run):
+    runs = [
+        stored_run(name, [0.1, score], seed=seed, seconds_per_step=seconds)
+        for name, score in (("uniform", 0.3), ("joint", 0.4))
+        for seed, seconds in enumerate((1.0, 5.0))
+    ]
+    results = read_runs(*runs)
+    plot = figures.pareto(results, over="seconds")
+    assert plot.data["cost_low"].min() < 0 == plot.figure().axes[0].get_xlim()[0]
+    curves = figures.learning_curves(results, over="seconds")
+    assert 0 <= curves.figure().axes[0].get_xlim()[0] < curves.data["effort"].min()
+
+
 def test_names_do_not_overlap(read_runs, stored_run):
     rng = np.random.default_rng(0)
     runs = [

@@ -108,3 +108,15 @@ def test_an_unknown_value_is_a_gap(tab):
     tab.evaluate(f"chart.show(runsFigure('loss', [{series}]))")
     assert drawn(tab)[0].count("M") == 2
     assert tab.locator(".plot .marks path").count() == 3
+
+
+def test_a_logarithmic_axis_ends_at_lines_and_cuts_bands_off(tab):
+    data = "{x: [0, 1, 2], y: [1, 0.1, 0.01], low: [0.5, -0.1, 1e-9], high: [2, 0.4, 0.03]}"
+    texts = "{x_text: ['0', '1', '2'], y_text: ['', '', ''], low_text: ['', '', ''], high_text: ['', '', '']}"
+    one = f"{{label: 'a', text: 'a', color: 'red', dash: '', ...{data}, ...{texts}}}"
+    kind = "kind: 'curves', x_title: 'seconds', y_title: 'loss', y_log: true, levels: []"
+    tab.evaluate(f"chart.show({{variants: {{seconds: {{{kind}, series: [{one}]}}}}}})")
+    ranges = tab.evaluate("chart.drawing.ranges")
+    assert ranges["x"][0] == 0 and 0.007 < ranges["y"][0] < 0.01
+    band = tab.locator(".plot .band").get_attribute("d")
+    assert (band.count("M"), band.count("L")) == (1, 5)

@@ -44,17 +44,17 @@ def test_a_better_run(asked):
     # It matches uniform after 1.6 of 2 steps, each at twice the cost: 2 / 3.2.
     assert tiles_of(said) == {
         "Δ score, joint − uniform": ("+20.0 points", "60.0 against 40.0; 95% CI 15.0 to 25.0, n = 3", "good"),
-        "Examples": ("1.2× fewer", "102 instead of 128 to reach uniform’s final score", "good"),
+        "Examples": ("1.2× fewer", "joint: 102 instead of 128 to reach uniform’s final score", "good"),
         "Training cost": (
             "1.6× more FLOPs",
-            "9.60 instead of 6.00 GFLOP to reach uniform’s final score",
+            "joint: 9.60 instead of 6.00 GFLOP to reach uniform’s final score",
             "bad",
         ),
     }
     assert said.caveat == ""
-    assert [*said.lines()][1].startswith("Training cost: 1.6× more FLOPs (9.60 instead of")
+    assert [*said.lines()][1].startswith("Training cost: 1.6× more FLOPs (joint: 9.60 instead of")
     one_seed = asked(uniform=[0.4], joint=[0.3])
-    assert one_seed.sentence == "joint scores 10.0 points below uniform (one seed)."
+    assert one_seed.sentence == "joint is worse than uniform by 10.0 points (one seed)."
     assert one_seed.tiles[0].note == "30.0 against 40.0"
     assert one_seed.verdict == "… Not decided yet"
     examples = tiles_of(one_seed)["Examples"]
@@ -64,7 +64,10 @@ def test_a_better_run(asked):
 def test_without_a_better_run(asked):
     noise = asked(uniform=[0.4, 0.5, 0.45], joint=[0.45, 0.46, 0.47])
     assert (noise.verdict, noise.tone) == ("≈ No clear winner", "open")
-    assert noise.sentence.startswith("joint scores 1.0 points above uniform (95% CI −")
+    by = "by 1.0 points (95% CI −10.4 to 12.4, n = 3), not clearly."
+    assert noise.sentence == f"joint is better than uniform {by}"
+    opposite = asked(uniform=[0.45, 0.46, 0.47], joint=[0.4, 0.5, 0.45])
+    assert opposite.sentence == f"joint is worse than uniform {by}"
     assert noise.tiles[0].tone == ""
     worse = asked(uniform=[0.6, 0.61, 0.62], joint=[0.4, 0.41, 0.42])
     assert worse.sentence == "uniform beats joint by 20.0 points (95% CI 20.0 to 20.0, n = 3)."
@@ -84,7 +87,7 @@ def test_the_best_of_several_is_named_only_if_it_beats_the_runner_up(asked):
     said = asked(uniform=[0.4, 0.4, 0.4], good=[0.5, 0.51, 0.5], best=[0.5, 0.53, 0.5])
     assert said.verdict == "≈ No clear winner"
     assert said.sentence == (
-        "best and good beat uniform, but the best is not clearly ahead of the runner-up."
+        "best and good beat uniform; best leads good by 0.7 points (95% CI −2.2 to 3.5, n = 3), not clearly."
     )
 
 
@@ -108,7 +111,8 @@ def test_significant_runs_are_named_even_if_another_mean_is_higher(asked):
     said = asked(
         uniform=[0.4, 0.4, 0.4], noisy=[0.2, 0.9, 0.4], steady=[0.45, 0.46, 0.45], low=[0.2, 0.19, 0.2]
     )
-    assert said.sentence == "steady beats uniform, but the best is not clearly ahead of the runner-up."
+    lead = "noisy leads steady by 4.7 points (95% CI −83.5 to 92.9, n = 3), not clearly."
+    assert said.sentence == f"steady beats uniform; {lead}"
 
 
 def test_runs_that_are_not_judged_are_named(new_store, stored_run):
@@ -124,7 +128,7 @@ def test_runs_that_are_not_judged_are_named(new_store, stored_run):
         *runs("fourth", 0.7, state="FAILED"),
     )
     said = answer_of(store)
-    assert said.sentence == "joint scores 20.0 points above uniform (one seed)."
+    assert said.sentence == "joint is better than uniform by 20.0 points (one seed)."
     assert said.caveat.startswith("Not judged: third and fourth (failed in 2 of 2 seeds). Judged by fewer")
     assert said.caveat.endswith("joint (1 of 2).")
     store = new_store().add(*runs("uniform", 0.4, 1), *runs("joint", 0.6, 2)[1:])  # no seed in common
@@ -145,7 +149,7 @@ def test_flops_name_their_scope_and_the_widest_one(new_store, stored_run):
         "learner": "without the reference’s training and the reference’s scoring and scoring: 1.2× fewer",
         "scoring": "without the reference’s training and the reference’s scoring: 1.6× more",
         "reference_scoring": "without the reference’s training: 3.2× more",
-        "reference_training": "7.20 instead of 2.00 GFLOP to reach uniform’s final score",
+        "reference_training": "joint (one seed): 7.20 instead of 2.00 GFLOP to reach uniform’s final score",
     }.items():
         assert tiles_of(answer_of(store, scope=scope))[whole] == ("3.6× more FLOPs", note, "bad")
 
@@ -270,6 +274,11 @@ def test_a_difference_of_a_metric_to_minimize_has_the_sign_of_its_interval(new_s
     said = answer_of(store)
     assert said.sentence.startswith("joint beats uniform by 0.3067 nats (95% CI 0.2442 to 0.3692, n = 3).")
     assert said.tiles[0].value == "−0.3067 nats"
+    runs = [*stored_runs("uniform", [0.45], [0.46], [0.47]), *stored_runs("joint", [0.4], [0.5], [0.45])]
+    said = answer_of(new_store().add(*runs, spec={"metrics": {"*": {"goal": "min"}}}))
+    by = "0.01000 in score (95% CI −0.10"
+    assert said.sentence.startswith(f"joint is better than uniform by {by}")
+    assert said.sentence.endswith(", not clearly.")
 
 
 def test_several_comparisons_are_noted_under_the_table(new_store, stored_runs):

@@ -162,7 +162,7 @@ def test_notes_and_equal_tables_are_shown_once_and_backticks_are_code(built, sto
 def test_the_answer_and_a_note_say_that_there_is_one_seed(built):
     page = parse_page(built(StoredRun("uniform", [0.1, 0.4]), StoredRun("joint", [0.1, 0.5])))
     results = by_id(page, "results")
-    assert words(by_class(page, "answer")[0]).endswith("above uniform (one seed).")
+    assert words(by_class(page, "answer")[0]).endswith("by 10.0 points (one seed).")
     assert [words(note) for note in results.iter("li")] == ["† one seed only: its spread is unknown"]
     assert [words(each) for each in by_class(results, "caption")] == ["Numbers open their provenance."]
     assert words(by_class(by_id(page, "curves"), "caption")[0]) == "Dotted: final value of uniform."
@@ -365,6 +365,7 @@ def test_a_click_on_a_header_sorts_the_rows(opened, page):
     score.locator(".info").click()  # the definition stays
     assert tab.locator("[popover]:popover-open").inner_text().startswith("mean over seeds")
     assert run.get_attribute("aria-sort") == "ascending"
+    assert tab.locator("#speedups summary").inner_text().split("\n")[-1].endswith("× fewer examples")
     tab.locator("#costs summary").click()
     for column in ("run", "runs"):  # the row of totals stays last
         tab.locator("#table-costs").get_by_role("button", name=column, exact=True).click()

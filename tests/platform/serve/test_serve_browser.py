@@ -170,7 +170,7 @@ def test_pages_fit_and_are_accessible(lab, runs, serving, visited, width, scheme
     url = serving(lab)
     for path in (
         "/", "/experiment/toy", f"/run/{runs['joint/0']}", "/runs?where=seed+%3D+0",
-        f"/compare?run={runs['joint/0']}&run={runs['uniform/0']}", "/published", "/experiment/nowhere",
+        f"/compare?run={runs['joint/0']}&run={runs['uniform/0']}", "/experiment/nowhere",
         f"/sql?q={quote('SELECT state, COUNT(*) FROM v_runs GROUP BY 1')}",
     ):  # fmt: skip
         shown = visited(url + path, width, scheme)

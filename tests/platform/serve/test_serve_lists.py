@@ -92,7 +92,7 @@ def test_answers_of_experiments_follow_and_are_updated(lab, runs, client, monkey
     monkeypatch.setattr(overviews, "overview_of", computed)
     asks = client(lab)
     assert '<span class="more">…</span>' in asks.get("/").text
-    wait_until(lambda: '<span class="more">uniform</span>' in asks.get("/").text)
+    wait_until(lambda: '<span class="more">uniform, toy/score</span>' in asks.get("/").text)
     page = asks.get("/").text
     assert re.search(r'best"><span><b>[\d.]+%</b>', page) and re.search(r'answer">[^\n]*joint', page)
     assert '<svg class="spark"' not in page  # the runs were evaluated once
@@ -115,9 +115,13 @@ def test_search_by_keyboard_and_compare(lab, runs, serving, visited):
     tab.keyboard.type("toy/joint")
     tab.keyboard.press("Enter")
     until(tab, "location.pathname === '/runs' && document.querySelectorAll('tbody tr').length === 2")
+    assert tab.locator(".bar a[aria-current]").inner_text() == "Search"
+    assert tab.locator(".search").count() == 0
+    compare = tab.locator("button", has_text="Compare selected")
+    assert compare.is_disabled()
     for box in tab.locator("tbody input").all():
         box.check()
-    tab.locator("button", has_text="Compare selected").click()
+    compare.click()
     until(tab, "location.pathname === '/compare'")
     assert shown.complaints == []
 
@@ -150,7 +154,7 @@ def test_lists_fit_and_are_accessible(lab, runs, serving, visited, width, scheme
         "/runs?where=joint",
         "/runs?where=sead+%3D+1",
     )
-    for path in (*paths, *(f"/sql?{urlencode({'q': query})}" for query in queries), "/published", "/nowhere"):
+    for path in (*paths, *(f"/sql?{urlencode({'q': query})}" for query in queries), "/nowhere"):
         tab = visited(url + path, width, scheme).tab
         found = axe.Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
         assert found.violations_count == 0, f"{path}: {found.generate_report()}"

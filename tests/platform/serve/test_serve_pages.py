@@ -44,7 +44,7 @@ def test_every_page_answers(lab, runs, client, monkeypatch):
     for path in (
         "/", "/experiment/toy", "/experiment/toy/losses", "/experiment/toy/results",
         f"/run/{run}", f"/run/{run}/curves", f"/run/{run}/log",
-        "/runs?where=seed+%3D+0", f"/compare?run={run}&run={other}", f"/compare?run={run}&data", "/published",
+        "/runs?where=seed+%3D+0", f"/compare?run={run}&run={other}", f"/compare?run={run}&data",
         f"/sql?q={quote('SELECT state, COUNT(*) FROM v_runs GROUP BY 1')}",
     ):  # fmt: skip
         assert asks.get(path).status == 200, path
@@ -187,7 +187,9 @@ def test_a_run_is_compared_with_the_baseline_of_its_study(lab, runs, client):
     page = asks.get(f"/run/{runs['joint/0']}").text
     [link] = re.findall(r'href="(/compare[^"]*)">Compare with the baseline, uniform<', page)
     assert scores_of(asks.get(html.unescape(link)).text)[0] == ["score", "toy/uniform", "toy/joint", "Δ"]
-    assert "Compare with the baseline" not in asks.get(f"/run/{runs['uniform/0']}").text
+    assert "<span>score " in page and re.findall(r'<th scope="row"><b>(\w+)</b>', page) == ["steps"]
+    page = asks.get(f"/run/{runs['uniform/0']}").text
+    assert "Compare with the baseline" not in page and '<th scope="row"><b>' not in page
 
 
 def test_one_seed_has_no_interval(lab, runs, client):

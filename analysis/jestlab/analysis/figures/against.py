@@ -305,8 +305,8 @@ def _tick(axes: Axes, means: pd.DataFrame) -> None:
     """Write a tick at each value if there are few, or if they are equidistant, with the texts that fit."""
     values = means.drop_duplicates("tick").sort_values("x")
     x = values["x"]
-    count_axis(axes, x, log=x.max() >= LOG_FROM * x.min())
     axes.margins(x=0.08)
+    count_axis(axes, x, log=x.max() >= LOG_FROM * x.min())
     if len(x) <= _MOST_TICKS or list(x) == list(range(len(x))):
         write_ticks(axes, x, values["tick"])
 

@@ -27,7 +27,7 @@ def count_axis(axes: Axes, values: Iterable[float] = (), *, log: bool = False) -
 
     Args:
         axes: The panel.
-        values: Numbers on the axis.
+        values: Numbers on the axis; a logarithmic one ends at them and their margin.
         log: Whether it is logarithmic, if all values are positive.
     """
     frame: Any = axes.get_window_extent()
@@ -45,7 +45,9 @@ def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False, percen
         percent: Whether to end the axis at 0 and 100, which intervals may exceed but scores can't.
     """
     known = [*filter(math.isfinite, values)]
-    _scale(axes, "y", known, log, "auto", units.tick)
+    lines: Any = axes.get_lines()
+    drawn = [y for line in lines for y in line.get_ydata(orig=False) if 0 < y < math.inf]
+    _scale(axes, "y", [*known, *drawn], log, "auto", units.tick)
     if percent:
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, min([0.0, *known])), min(top, max([100.0, *known])))
@@ -61,6 +63,9 @@ def _scale(
     ratio = max(known) / min(known) if log and known and min(known) > 0 else 1.0
     if ratio > 1.0:
         getattr(axes, f"set_{which}scale")("log")
+        # Not of intervals, which may end near 0 or below: the axis cuts them off.
+        room = ratio ** axes.margins()[which == "y"]
+        getattr(axes, f"set_{which}lim")(min(known) / room, max(known) * room)
         axis.set_minor_formatter(NullFormatter())
     linear = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
     subs = (1, 2, 5) if ratio < _DECADES else (1,)

@@ -87,7 +87,7 @@ def learning_curves(
         over: Unit of the horizontal axis; None for the first known of examples seen, seconds, and steps.
         scope: Which FLOPs count.
         shown: Metrics in place of the score, from `recorded`; several have a panel each.
-        smooth: Number of recorded points in a running mean over the curve of each seed.
+        smooth: Number of recorded points in a running mean over the curve of each seed; if even, one more.
         highlight: Labels or runs in color, like the baseline; the others are thin and gray. By default the
             best, if there are many.
 
@@ -144,7 +144,7 @@ def learning_curves(
     bands = "bands" if data.loc[is_colored, "label"].nunique() <= _MOST_COLORED else ""
     sentences += about_seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
     if smooth:
-        sentences.append(f"Smoothed: running mean over {smooth} points of each seed, fewer at its ends.")
+        sentences.append(f"Smoothed: running mean over {smooth | 1} points of each seed, fewer at its ends.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)
@@ -270,5 +270,6 @@ def _draw_curves(axes: Axes, data: pd.DataFrame) -> None:
         if last["role"] == "baseline" and last["final"]:
             axes.axhline(last["mean"], color=color, **DOTTED)
     draw_levels(axes, near_references(data, competing["mean"]))
+    axes.set_xlim(left=max(0.0, axes.get_xlim()[0]))
     first = data.iloc[0]
     value_axis(axes, competing["mean"], log=bool(first["log"]), percent=bool(first["in_percent"]))

@@ -144,7 +144,6 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     every_mean = data[data["kind"] == "mean"]
     figure, [axes] = panels(sheet)
     axes.set(xlabel=x_label, ylabel=texts.y)
-    count_axis(axes, competing["cost"], log=means["cost"].max() > WIDE * means["cost"].min())
     draw_thin(axes, kinds.get("trajectory", data[:0]).groupby("label", sort=False), "cost", "score")
     draw_seeds(axes, seeds["cost"], seeds["score"], seeds["color"])
     ends = (means["cost_low"], means["cost_high"]), (means["low"], means["high"])
@@ -161,10 +160,11 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     draw_levels(axes, near_references(every_mean.rename(columns={"score": "mean"}), means["score"]))
     is_log, percent = texts.metric.scale == "log", texts.metric.suffix == "%"
     value_axis(axes, [*means["score"], *seeds["score"]], log=is_log, percent=percent)
-    across, up = axes.get_xlim(), axes.get_ylim()
-    axes.set(xlim=across, ylim=up)
+    count_axis(axes, competing["cost"], log=means["cost"].max() > WIDE * means["cost"].min())
+    (left, right), up = axes.get_xlim(), axes.get_ylim()
+    axes.set(xlim=(max(0.0, left), right), ylim=up)  # an interval may be wider than the cost
     on_front = means[means["on_front"].eq(True)].sort_values("cost")
     x, y = on_front["cost"].tolist(), on_front["score"].tolist()  # empty if a seed of every label diverged
     heights = [up[texts.metric.goal == "min"], *y, *y[-1:]]
-    axes.step([*x[:1], *x, across[1]], heights, where="post", color=FRONT, linewidth=0.9, zorder=1.5)
+    axes.step([*x[:1], *x, right], heights, where="post", color=FRONT, linewidth=0.9, zorder=1.5)
     return finish(figure, texts, sheet)

@@ -118,6 +118,7 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw published methods, with those of the source and of the experiment larger than the others."""
     figure, [axes] = panels(sheet, height=3.2)
+    axes.margins(x=0.16, y=0.12)
     count_axis(axes, data["x"], log=data["x"].max() > WIDE * data["x"].min())
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}%")
     axes.set(xlabel=texts.x, ylabel=texts.y)
@@ -126,5 +127,4 @@ def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             point["x"], point["y"], color=point["color"], marker=point["marker"], linestyle="none",
             markersize=4 if point["kind"] == "published" else 5.5, label=point["text"],
         )  # fmt: skip
-    axes.margins(x=0.16, y=0.12)
     return finish(figure, texts, sheet)

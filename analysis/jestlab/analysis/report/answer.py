@@ -191,11 +191,11 @@ def _comparison(table: Table, results: Finals, order: Sequence[Record], own: Rec
         alone = f"{name[label]} scores {_score(best, metric)}"
         return _Said(label, "", f"{alone}; it is not compared with {baseline}, the baseline.")
     first, second = (str(row["label"]) for row in order[:2])
+    runs = results.runs.set_index("seed")
+    lead = paired(*(runs.loc[runs["label"] == label, "score"] for label in (first, second)))
     if first in table.best(table.column_named("score"), order):
-        runs = results.runs.set_index("seed")
-        gap = paired(*(runs.loc[runs["label"] == label, "score"] for label in (first, second)))
         is_runner_up = ", the runner-up," if len(order) > 2 else ""
-        text = f"{name[first]} beats {name[second]}{is_runner_up} by {_size(gap, metric)}."
+        text = f"{name[first]} beats {name[second]}{is_runner_up} by {_size(lead, metric)}."
         return _Said(first, second, text, "✓ Clear winner", "good")
     better = [
         name[row["label"]]
@@ -204,10 +204,12 @@ def _comparison(table: Table, results: Finals, order: Sequence[Record], own: Rec
     ]
     verdict = "… Not decided yet" if math.isnan(best["delta_low"]) else "≈ No clear winner"
     subject = f"No run is clearly better: the best, {name[label]}," if len(rivals) > 1 else name[label]
-    text = f"{subject} scores {_away(_gap(best), metric, baseline)}."
+    text = f"{subject} {_away(_gap(best), metric, baseline)}."
     if better:
         beat = f"{_list(better)} {'beats' if len(better) == 1 else 'beat'} {baseline}"
-        text = f"{beat}, but the best is not clearly ahead of the runner-up."
+        text = f"{beat}; {name[first]}, the best on average, is not clearly ahead of {name[second]}."
+        if metric.sign * lead.mean > 0:  # also with the same seeds
+            text = f"{beat}; {name[first]} leads {name[second]} by {_size(lead, metric)}, not clearly."
     return _Said(label, results.baseline, text, verdict, "open")
 
 
@@ -221,12 +223,9 @@ def _of_claim(judged: Judged, results: Finals) -> _Said:
                 (labels[i],) = {results.frames.label_of(name) for name in side.of}
     of, other = claim.of.text(judged.shown), claim.other.text(judged.shown)
     gap = Gap(judged.difference, judged.low, judged.high, judged.seeds)
-    if claim.unit != SCORE:
-        text = f"{of} is {_away(gap, metric, other, f' in {claim.unit}')}."
-    elif judged.verdict == "holds" and metric.sign * gap.mean > 0:
+    text = f"{of} {_away(gap, metric, other, '' if claim.unit == SCORE else f' in {claim.unit}')}."
+    if claim.unit == SCORE and judged.verdict == "holds" and metric.sign * gap.mean > 0:
         text = f"{of} beats {other} by {_size(gap, metric)}."
-    else:
-        text = f"{of} scores {_away(gap, metric, other)}."
     return _Said(labels[0], labels[1], text)
 
 
@@ -270,7 +269,8 @@ def _effort_tile(row: Record, own: Record, effort: Effort, results: Finals) -> T
     divisor, unit_name = unit(effort, results.runs[effort])
     write = writer(effort, divisor)
     amounts = " instead of ".join(write(each[f"{words.name}_to_match"]) for each in (row, own))
-    note = f"{amounts}{f' {unit_name}' * bool(unit_name)} to reach {goal}{some}"
+    of = f"{results.frames.shown[row['label']]}{' (one seed)' * (compared == 1)}"
+    note = f"{of}: {amounts}{f' {unit_name}' * bool(unit_name)} to reach {goal}{some}"
     factor, tone = _factor(row, effort)
     is_cost = effort != "examples_seen" and factor != _UNKNOWN
     return Tile(label, factor, note, tone, words.amount * is_cost)
@@ -331,19 +331,30 @@ def _score(row: Record, metric: Metric) -> str:
     return text if math.isnan(score.low) else f"{text} ({_evidence(score, metric)})"
 
 
-def _size(gap: Gap, metric: Metric) -> str:
-    """Write the size of a difference with its unit and interval, both without the sign of the difference."""
+def _size(gap: Gap, metric: Metric, side: str = "") -> str:
+    """Write the size of a difference with its unit and interval, both without the sign of the difference.
+
+    Args:
+        side: Follows the size, as in " above uniform".
+    """
     if gap.mean < 0:
         gap = Gap(-gap.mean, -gap.high, -gap.low, gap.seeds)
     size = show.decimals(metric, *gap[:3]).text(gap.mean)
-    return f"{size} {metric.of_differences or 'in score'} ({_evidence(gap, metric)})"
+    unit_name = metric.of_differences or ("" if side else "in score")
+    return f"{size} {unit_name}".rstrip() + f"{side} ({_evidence(gap, metric)})"
 
 
 def _away(gap: Gap, metric: Metric, other: str, measure: str = "") -> str:
-    """Write a difference as in "20.0 points above uniform (95% CI 15.0 to 25.0, n = 3)"."""
-    size = show.decimals(metric, *gap[:3]).text(abs(gap.mean))
-    away = " ".join(filter(None, (size, metric.of_differences, "below" if gap.mean < 0 else "above")))
-    return f"{away} {other}{measure} ({_evidence(gap, metric)})"
+    """Write a difference as in "is better than uniform by 20.0 points (95% CI 15.0 to 25.0, n = 3)".
+
+    Without a goal, and for other measures than the score: "is 20.0 points above uniform (…)".
+    """
+    if measure or metric.goal is None or gap.mean == 0:
+        side = f"{'below' if gap.mean < 0 else 'above'} {other}{measure}"
+        return f"is {_size(gap, metric, f' {side}')}"
+    unclear = not math.isnan(gap.low) and direction(gap.low, gap.high) == 0
+    word = "better" if metric.sign * gap.mean > 0 else "worse"
+    return f"is {word} than {other} by {_size(gap, metric)}{', not clearly' * unclear}"
 
 
 def _evidence(gap: Gap, metric: Metric) -> str:

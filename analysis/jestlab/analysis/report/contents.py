@@ -36,7 +36,7 @@ from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import MARKS, claims_table
 from ..tables.core import BEST, records
-from ..tables.summary import comparisons
+from ..tables.summary import comparisons, factor_text
 from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
 from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
@@ -253,28 +253,24 @@ def _study(body: _Contents, claims: TablePart | None) -> ReportPage:
         reply = Answer("This study evaluates no run: it examines the selected examples.")
     hero = next((part for part in body.figures if part.variants), None)
     speedups = [part for part in body.tables if part.name == "speedups"]
+    rows = (row for part in speedups for row in records(part.table.frame))
+    faster = [row for row in rows if row.get("fewer_examples", 0) > 1]
+    best, fewest = max(faster, key=lambda row: float(row["fewer_examples"]), default=None), ""
+    if best:
+        factor = factor_text(best, "examples_seen")
+        fewest = f"{history.shown[best['label']]} {factor} fewer examples"
     sections = [
         PageSection("results", "Results", tables=[part for part in body.tables if part.name != "speedups"]),
         PageSection("claims", "Claims", claims=claims),
         PageSection("figures", "Figures", figures=[part for part in body.figures if part is not hero]),
         PageSection("not-made", "Not available yet", missing=body.missing),
-        PageSection("speedups", "Speed-ups", tables=speedups, is_folded=True, result=_fewest(speedups)),
+        PageSection("speedups", "Speed-ups", tables=speedups, is_folded=True, result=fewest),
         *_spent(history),
         PageSection("reproduce", "How to reproduce", recipe=recipe(history, body.chosen, body.scope)),
     ]
     options, colors = {"baseline": body.baseline, "scope": body.scope}, store.colors(history.experiment)
     shown = tuple(section for section in sections if not section.is_empty)
     return ReportPage(store.url, [history], options, reply, shown, colors=colors, hero=hero)
-
-
-def _fewest(speedups: Sequence[TablePart]) -> str:
-    """Name the run that needs the fewest examples to match the baseline; empty if none needs fewer."""
-    rows = [row for part in speedups for row in records(part.table.frame) if row["fewer_examples"] > 1]
-    if not rows:
-        return ""
-    best, table = max(rows, key=lambda row: float(row["fewer_examples"])), speedups[0].table
-    factor = table.cell(best["row"], table.column_named("fewer_examples")).text
-    return f"{table.shown.get(best['row'], best['row'])} {factor} fewer examples"
 
 
 def _spent(history: History) -> Iterator[PageSection]:

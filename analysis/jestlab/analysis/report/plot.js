@@ -146,7 +146,8 @@ class Plot {
     if (this.zoomed) return this.zoomed[side];
     const { shapes, levels, readings } = this.scene;
     const { log } = this.scene[side];
-    const parts = side === "x" ? ["x", "x_low", "x_high"] : ["y", "low", "high"];
+    // Intervals may end near 0 or below, which would stretch a logarithmic axis: it cuts them off.
+    const parts = log ? [side] : side === "x" ? ["x", "x_low", "x_high"] : ["y", "low", "high"];
     let [low, high] = [Infinity, -Infinity];
     for (const shape of [...shapes, ...levels]) {
       for (const value of parts.flatMap((part) => shape[part] ?? [])) {
@@ -162,7 +163,7 @@ class Plot {
     }
     const share = side === "x" && readings ? 0.015 : 0.06;
     const room = high > low ? share * (high - low) : 0.1 * Math.abs(high) || 0.5;
-    return [low - room, high + room];
+    return [side === "x" ? Math.max(0, low - room) : low - room, high + room]; // no cost is negative
   }
 
   add(tag, attributes, text = "") {
@@ -212,7 +213,9 @@ class Plot {
   // Shapes: each method returns an element.
 
   band({ x, low, high, color, label }) {
-    const around = this.path([...x, ...[...x].reverse()], [...high, ...[...low].reverse()]);
+    const bottom = this.scene.y.log ? this.ranges.y[0] : -Infinity;
+    const down = low.map((value) => Math.max(value ?? NaN, bottom));
+    const around = this.path([...x, ...[...x].reverse()], [...high, ...down.reverse()]);
     return svg("path", { d: around ? `${around}Z` : "", fill: color, class: "band", "data-label": label });
   }
 

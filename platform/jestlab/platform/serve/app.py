@@ -55,7 +55,6 @@ PAGES: dict[str, Page] = {
     "/runs": search.runs,
     "/sql": search.sql,
     "/sql.csv": search.sql_csv,
-    "/published": search.published,
 }
 """Address → page. Addresses are stable, because people share them."""
 

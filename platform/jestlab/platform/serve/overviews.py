@@ -22,11 +22,19 @@ MOST_RUNS = 1_000
 
 @dataclass(frozen=True)
 class Overview:
-    """The answer of an experiment, and its label with the best score: score, sparkline's path, and color."""
+    """The answer of an experiment, and its label with the best score.
+
+    Attributes:
+        answer: The answer.
+        best: The label.
+        score: Its score with the unit, and `metric`, its name.
+        trend: Path of its sparkline, and `color`, its color.
+    """
 
     answer: Answer
     best: str = ""
     score: str = ""
+    metric: str = ""
     trend: str = ""
     color: str = ""
 
@@ -79,5 +87,5 @@ def overview_of(url: str, experiment: str) -> Overview:
         best = max(means, key=lambda label: scores.metric.sign * means[label])
         return replace(
             overview, best=frames.shown[best], score=scores.metric.text(means[best]) + scores.metric.suffix,
-            trend=spark(*scores.trends[best]), color=store.colors(experiment)[best].css,
+            metric=scores.title, trend=spark(*scores.trends[best]), color=store.colors(experiment)[best].css,
         )  # fmt: skip

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from markupsafe import Markup
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import select, text
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from jestlab.platform.serve.compare import side_by_side
 from jestlab.platform.serve.groups import Status, cells
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import address, as_texts, duration, parse_whole, render, when
+from jestlab.platform.serve.search import last_scores
 from jestlab.platform.serve.shown import ShownRun, charts
 from jestlab.platform.store.annotations import Subject, notes, tags
 from jestlab.platform.store.records import ADOPTED, RunRecord
@@ -45,12 +47,18 @@ def page(labs: Labs, request: Request) -> Any:
     last = attempts[-1] if attempts else None
     status = served.status(run.places[0].experiment) if run.places else Status()
     baseline = next((label for label, color in status.colors.items() if color == BASELINE), None)
+    peers = {row.run.seed: row.run.fingerprint for row in status.groups.get(baseline or "", ())}
+    peer = peers.get(run.record.seed, next(iter(peers.values()), fingerprint))
+    ours, theirs = as_texts(run.record.config), as_texts(store.run(peer).config)
+    differ = {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
+    in_study = [{"experiment": place.experiment, "fingerprint": fingerprint} for place in run.places[:1]]
     subject = Subject(fingerprint=fingerprint)
     return render(
         "run.html.j2",
         run=run,
         lab=served.name if len(labs) > 1 else None,
         row=next((cells([row]) for row in status.rows if row.run.fingerprint == fingerprint), None),
+        score=next(iter(last_scores(store, in_study).values()), ""),
         scores=[
             (heading(name, metric), "not a number" if row.value is None else metric.text(row.value), row.step)
             for name, row in run.last.items()
@@ -61,9 +69,9 @@ def page(labs: Labs, request: Request) -> Any:
             "Package versions": json.loads((last and last.versions) or "{}"),
             "Environment": json.loads((last and last.environment) or "{}"),
         },
-        config=sorted(as_texts(run.record.config).items()),
+        config=_first(sorted(ours.items()), differ),
         baseline=baseline,
-        changed=_changed(run.record),
+        changed=_first(_changed(run.record), differ),
         pictures=_recorded_steps(served, run.record),
         notes=notes(store, subject),
         tags=tags(store, subject),
@@ -104,6 +112,12 @@ def _folded(attempts: Iterable[Any]) -> list[dict[str, Any]]:
 def _code(commit: str | None, patch: str | None) -> str:
     """Describe a version of code."""
     return f"{commit[:10]}{' and changes' if patch else ''}" if commit else ""
+
+
+def _first(rows: Collection[Sequence[str]], keys: set[str]) -> list[list[str]]:
+    """Return the rows of a table with those of some keys first, in bold."""
+    marked = [[Markup("<b>{}</b>").format(key), *texts] for key, *texts in rows if key in keys]
+    return marked + [[*row] for row in rows if row[0] not in keys]
 
 
 def _changed(record: RunRecord) -> list[list[str]]:

@@ -1,11 +1,10 @@
-"""Pages over whole labs: search for runs, SQL with saved queries, and published results."""
+"""Pages over whole labs: search for runs, and SQL with saved queries."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import bindparam, text
@@ -14,9 +13,6 @@ from starlette.responses import Response
 
 from jestlab.analysis import query
 from jestlab.analysis.files import rows_to_csv
-from jestlab.analysis.published import read
-from jestlab.analysis.tables.formats import OnPage
-from jestlab.analysis.tables.paper import paper_table
 from jestlab.platform.errors import StoreUnreachable, UserError, one_line_errors
 from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.rendering import duration, render
@@ -74,7 +70,7 @@ def runs(labs: Labs, request: Request) -> str:
                 url, latest = served.lab.store_url, ["-started_at"]
                 result = query.select(url, "runs", condition, _COLUMNS, latest, MOST_RUNS + 1, words=words)
                 rows = [dict(zip(_COLUMNS, row, strict=True)) for row in result.rows[:MOST_RUNS]]
-                scores = _last_scores(served.store, rows)
+                scores = last_scores(served.store, rows)
                 for row in rows:
                     score = scores.get((row["experiment"], row["fingerprint"]), "")
                     found.append(row | {"lab": served.name, "score": score})
@@ -89,7 +85,7 @@ def runs(labs: Labs, request: Request) -> str:
     )  # fmt: skip
 
 
-def _last_scores(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+def last_scores(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
     """Return the last scores of runs, by experiment and fingerprint, as the tables of each show them."""
     import pandas as pd
 
@@ -124,8 +120,9 @@ def sql(labs: Labs, request: Request) -> Any:
         except ValueError as error:
             problem = str(error).removeprefix("query: ")
         seconds = time.monotonic() - start
+    took = duration(seconds) if seconds >= 1 else f"{1000 * seconds:.0f} ms"
     return render(
-        "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, took=duration(seconds),
+        "sql.html.j2", here="sql", asked=asked, result=result, problem=problem, took=took,
         views=VIEWS, labs=labs, served=served, saved=saved_queries(served.store), writes=labs.writes,
         examples=EXAMPLES,
     )  # fmt: skip
@@ -140,30 +137,3 @@ def sql_csv(labs: Labs, request: Request) -> Response:
         raise UserError(f"the result has more than {limit}: use `jestlab query --output FILE.csv`")
     headers = {"content-disposition": 'attachment; filename="query.csv"'}
     return Response(rows_to_csv(result.columns, result.rows), media_type="text/csv", headers=headers)
-
-
-# ---- published results
-
-
-def published(labs: Labs, request: Request) -> str:
-    """Show all published tables."""
-    from markupsafe import Markup
-
-    tables: list[dict[str, Any]] = []
-    for served in labs.among(request.query_params.get("lab")):
-        cells = read(served.lab.store_url)
-        for name in map(str, cells["table"].unique()):
-            table = paper_table(name, cells)
-            columns = tuple(replace(column, formula="") for column in table.columns)
-            table = replace(table, columns=columns, published=None)  # pages don't explain these cells
-            html = Markup(table.html(OnPage(name)))
-            tables.append(
-                {
-                    "lab": served.name,
-                    "name": name,
-                    "caption": table.caption,
-                    "notes": table.notes,
-                    "html": html,
-                }
-            )
-    return render("published.html.j2", here="published", tables=tables, several=len(labs) > 1)

@@ -148,7 +148,7 @@ class CurvesOptions(_CostComparison, _Printed):
     kind: Literal["curves"]
     over: Over | None = option("Horizontal axis; default: examples_seen, else seconds, else steps.")
     metric: Names = option("Recorded metric to show instead of the score; one panel each.", ())
-    smooth: Annotated[int, Field(ge=2)] | None = option("Recorded points in the window of a running mean.")
+    smooth: Annotated[int, Field(ge=2)] | None = option("Points in a running mean; if even, one more.")
     highlight: Names = option("Runs or labels to show in color; default: the best, if there are many.", ())
 
 

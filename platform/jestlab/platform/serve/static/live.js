@@ -158,13 +158,18 @@ function followPage(curves) {
 }
 
 // Ticked runs stay ticked when their rows move, and are compared even if another page of the table has them.
-const boxes = () => document.querySelectorAll("table[data-live] input[name=run]");
-const ticked = new Set([...boxes()].filter((box) => box.checked).map((box) => box.value));
-document.addEventListener("change", ({ target }) => {
-  if ([...boxes()].includes(target)) ticked[target.checked ? "add" : "delete"](target.value);
-});
+const boxes = () => document.querySelectorAll("input[name=run]");
+const ticked = new Set();
+function followTicks() {
+  for (const { checked, value } of boxes()) ticked[checked ? "add" : "delete"](value);
+  const compare = document.querySelector("form[action='/compare'] .head button");
+  if (compare) compare.disabled = ticked.size === 0;
+}
+followTicks();
+document.addEventListener("change", followTicks);
+addEventListener("pageshow", followTicks); // after Back, the browser restores ticks
 document.addEventListener("formdata", ({ formData, target }) => {
-  if (!target.querySelector("table[data-live]")) return;
+  if (!target.matches("[action='/compare']")) return;
   const shown = new Set([...boxes()].map((box) => box.value));
   for (const run of ticked) if (!shown.has(run)) formData.append("run", run);
 });
