@@ -91,7 +91,7 @@ def test_a_narrow_table_is_in_a_column_and_a_wide_one_spans_the_page(quickstart,
     assert "\\begin{table*}[t]" in wide
     assert "\\begin{table*}[t]" in replace(narrow, width="text").latex()
     assert wide.index("\\end{tabular}") < wide.index("FLOPs: training")
-    assert "\\parbox" not in replace(summary, notes=()).latex()
+    assert "\\parbox" not in Shape(notes=False).applied(summary).latex()
     text = replace(summary, width="column").latex()
     header = next(line for line in text.splitlines() if line.strip().startswith("run &"))
     assert "score" in header

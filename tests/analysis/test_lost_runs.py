@@ -146,6 +146,20 @@ def test_a_run_without_an_evaluation_has_a_row_and_a_reason(read_runs, stored_ru
     assert "a (1 of 2, failed in 1 of 2 seeds)" in caveat
 
 
+def test_a_label_has_one_note(read_runs, stored_runs):
+    found = read_runs(
+        *stored_runs("uniform", [0.5], [0.5]),
+        *stored_runs("huge", [INF], [None]),
+        *stored_runs("crash", [0.1], [0.1], state="FAILED"),
+        *stored_runs("slow", [0.1], state="RUNNING"),
+    )
+    assert finals(found).gaps == [
+        "huge: diverged in 2 of 2 seeds; not ranked",
+        "crash: failed in 2 of 2 seeds",
+        "slow: seed 0 RUNNING",
+    ]
+
+
 def test_a_run_of_no_flops_is_not_one_of_unknown_flops(read_runs, stored_run, stored_runs):
     found = read_runs(
         stored_run("zero", [0.3], flops_per_step=(0, 0, 0)),

@@ -62,7 +62,7 @@ def test_claims_of_both_goals(language):
 def test_texts_say_that_less_is_better(language):
     found = tables.finals(language.read(), "slow")
     table = tables.summary(found)
-    assert [column.header for column in table.columns][2:5] == ["PPL ↓", "accuracy (%) ↑", "score ↓"]
+    assert [column.header for column in table.columns][2:5] == ["PPL ↓", "accuracy (%) ↑", "Δ slow"]
     assert any(note.endswith("; less is better") for note in table.notes)
     said = answer(table, found)
     lead = "fast leads costly by 4.17 in score (95% CI −5.66 to 14.00, n = 3), not clearly."

@@ -138,3 +138,29 @@ def test_data_has_the_shown_rows_and_columns(study):
     for row in (found[0], json.loads(table.json())["rows"][0]):
         assert {"label", "run", "delta_mean", "delta_low"} <= set(row)
         assert not {"score_mean", "flops"} & set(row)
+
+
+def test_the_score_of_a_single_metric_is_shown_only_if_named(new_store, stored_run):
+    runs = (stored_run(name, [end], metrics=["toy/mse"]) for name, end in (("uniform", 0.2), ("joint", 0.1)))
+    spec = {"metrics": {"toy/mse": {"goal": "min", "name": "MSE"}}}
+    store = new_store().add(*runs, spec=spec, question="Which is best?")
+    whole, some = made(store), made(store, columns=["MSE", "delta"])
+    assert keys(whole)[:4] == ["run", "seeds", "toy/mse", "delta"]
+    for table in (whole, some, made(store, columns=["scores"])):
+        assert "score" not in keys(table) and "score is" not in table.markdown()
+        assert "score_mean" in table.csv()
+    assert keys(made(store, columns=["score"])) == ["run", "score"]
+    assert "score: mean of toy/mse" in made(store, columns=["score"]).notes
+    assert explain(store.url, whole, "joint", "score").text == "0.1†"
+    assert rows(made(store, sort="score")) == ["joint", "uniform"]
+    assert [line.key for line in whole.limited(1).lines] == ["uniform"]
+    assert "\\caption{Which is best? Scores" in whole.latex()
+
+
+def test_a_note_of_several_columns_names_those_that_are_shown(shaped):
+    for columns, subject in (
+        (["score", "fewer_examples"], "fewer examples"),
+        (["factors"], "fewer examples, FLOPs"),
+    ):
+        notes = [note.partition(": ")[0] for note in shaped(columns=columns).notes if "sooner" in note]
+        assert notes == [subject]

@@ -276,7 +276,7 @@ def test_a_difference_of_a_metric_to_minimize_has_the_sign_of_its_interval(new_s
     assert said.tiles[0].value == "−0.3067 nats"
     runs = [*stored_runs("uniform", [0.45], [0.46], [0.47]), *stored_runs("joint", [0.4], [0.5], [0.45])]
     said = answer_of(new_store().add(*runs, spec={"metrics": {"*": {"goal": "min"}}}))
-    by = "0.01000 in score (95% CI −0.10"
+    by = "0.0100 in score (95% CI −0.1038 to 0.1238"
     assert said.sentence.startswith(f"joint is better than uniform by {by}")
     assert said.sentence.endswith(", not clearly.")
 

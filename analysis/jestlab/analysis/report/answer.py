@@ -332,11 +332,7 @@ def _score(row: Record, metric: Metric) -> str:
 
 
 def _size(gap: Gap, metric: Metric, side: str = "") -> str:
-    """Write the size of a difference with its unit and interval, both without the sign of the difference.
-
-    Args:
-        side: Follows the size, as in " above uniform".
-    """
+    """Write a difference without its sign, with unit, interval, and after the unit a side (" above b")."""
     if gap.mean < 0:
         gap = Gap(-gap.mean, -gap.high, -gap.low, gap.seeds)
     size = show.decimals(metric, *gap[:3]).text(gap.mean)

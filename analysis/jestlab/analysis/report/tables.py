@@ -108,7 +108,7 @@ def cost_table(history: History) -> Table | None:
             Column("run", "run", lambda row: shown[str(row["label"])], align="left"),
             *(column for column in columns if frame[column.key].notna().any()),
         ),
-        notes=tuple(note for note, holds in notes.items() if holds),
+        own_notes=tuple(note for note, holds in notes.items() if holds),
         parts=costs,
         shown={label: shown[label] for label in labels if shown[label] != label},
     )
@@ -187,7 +187,7 @@ def failure_table(history: History) -> Table | None:
         caption="Attempts that did not complete, and runs that ended without one.",
         frame=frame,
         columns=tuple(column(*each) for each in _FAILURE.items()),
-        notes=tuple(notes),
+        own_notes=tuple(notes),
     )
 
 

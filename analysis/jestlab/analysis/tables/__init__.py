@@ -118,7 +118,7 @@ def table(
         result = paper_table(name, cells if with_published else cells[:0], own_results)
     archives = {study: store.imported_from(study) for study in result.experiments or studies}
     imported = [f"{study} was imported from {archive}." for study, archive in archives.items() if archive]
-    result = replace(result, notes=(*result.notes, *imported))
+    result = replace(result, own_notes=(*result.own_notes, *imported))
     return shape.applied(result.marked(Origins.read(store, result.experiments)), used)
 
 

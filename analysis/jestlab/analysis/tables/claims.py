@@ -123,7 +123,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         caption=count_verdicts(judged),
         frame=frame,
         columns=tuple(each for each in columns if shown.get(each.key, True)),
-        notes=tuple(_notes(dict(zip(rows, judged, strict=True)))),
+        own_notes=tuple(_notes(dict(zip(rows, judged, strict=True)))),
         parts=pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True),
     )
 

@@ -59,9 +59,9 @@ class Column:
         inputs: Columns of `Table.parts` from which a run's number is computed.
         compares: Whether the number also depends on the same inputs of the baseline.
         importance: If a table is too wide, the least important column is dropped first, and among equally
-            important ones the last. `ESSENTIAL` columns stay.
+            important ones the last. `ESSENTIAL` columns stay; those of importance 0 are shown only if named.
         family: The kind of column, by which options can name it: "scores", "costs", or "factors".
-        notes: Notes of the table that are about this column.
+        notes: Notes of the table that are about this column, each with its subject before a colon.
     """
 
     key: str
@@ -119,7 +119,7 @@ class Table:
             `apart` marks rows that do not compete. The text column `section` is optional: the heading of the
             row's section, if there are several.
         columns: The columns that are shown.
-        notes: Explanations for readers: conventions, and which runs are missing and why.
+        own_notes: Notes that aren't about a column: conventions, and which runs are missing and why.
         parts: The runs behind the numbers, one line for each row and run: `row`, experiment, label, seed,
             fingerprint, and the numbers of the run by the columns' keys. None without runs.
         published: Published cells: `row`, `column`, and the columns of `v_published`. None if there are none.
@@ -128,7 +128,7 @@ class Table:
         mixed: Rows whose numbers were made with different code, data, or packages.
         shown: Row → its displayed name, if that differs from the row's own.
         label: Label in LaTeX; by default made from the name.
-        hidden: Columns that are not shown. CSV and JSON leave out their numbers.
+        hidden: Columns that are not shown. CSV and JSON leave out their numbers, unless importance is 0.
         whole: The table with all rows, if this one is limited: the best of all rows are bold.
     """
 
@@ -136,7 +136,7 @@ class Table:
     caption: str
     frame: pd.DataFrame
     columns: tuple[Column, ...]
-    notes: tuple[str, ...] = ()
+    own_notes: tuple[str, ...] = ()
     parts: pd.DataFrame | None = None
     published: pd.DataFrame | None = None
     baselines: Mapping[str, str] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class Table:
         counts = sorted({column.seeds for column in self.columns}.intersection(self.frame.columns))
         if self.frame[counts].eq(1).any(axis=None):
             notes = (f"{ONE_SEED} one seed only: its spread is unknown", *notes)
-        return replace(self, struck=struck, mixed=mixed, notes=(*self.notes, *notes))
+        return replace(self, struck=struck, mixed=mixed, own_notes=(*self.own_notes, *notes))
 
     def row_named(self, name: str) -> str:
         """Find a row by its name or displayed name, ignoring case, or by a unique prefix of one.
@@ -185,7 +185,7 @@ class Table:
 
     def column_named(self, name: str) -> Column:
         """Find a column by its key or heading, in the same way as `row_named`."""
-        by_key = {column.key: column for column in self.columns}
+        by_key = {column.key: column for column in (*self.columns, *self.hidden)}
         known = {column.title: key for key, column in by_key.items()}
         known |= {column.header: key for key, column in reversed(by_key.items())}  # the first of several
         return by_key[self._named(name, known | {key: key for key in by_key}, "column")]
@@ -204,8 +204,8 @@ class Table:
 
     def cell(self, row: str, column: Column) -> Cell:
         """Return the cell of a row and a column, given the row's name."""
-        line = next(line for line in self.lines if line.key == row)
-        return line.cells[self.columns.index(column)]
+        (cell,) = next(line.cells for line in replace(self, columns=(column,)).lines if line.key == row)
+        return cell
 
     def limited(self, most: int) -> Table:
         """Keep at most `most` rows: those with the best score, and the rows that they are compared with.
@@ -216,7 +216,8 @@ class Table:
             return self
         rows = records(self.frame)
         order = [*rows[-1:], *rows]
-        if rank := next((column.rank for column in self.columns if column.key == "score"), None):
+        columns = (*self.columns, *self.hidden)
+        if rank := next((column.rank for column in columns if column.key == "score"), None):
             first = {*self.baselines.values(), *(row["row"] for row in rows if row["apart"])}
             ranks = {row["row"]: rank(row) for row in rows}
             ranks |= {name: -math.inf for name, value in ranks.items() if math.isnan(value)}
@@ -319,10 +320,14 @@ class Table:
         return formats.html(self, page)
 
     @property
-    def own_notes(self) -> list[str]:
-        """The notes that are not about a column."""
-        about = {note for column in (*self.columns, *self.hidden) for note in column.notes}
-        return [note for note in self.notes if note not in about]
+    def notes(self) -> tuple[str, ...]:
+        """The notes of columns, those with the same text as one ("fewer examples, FLOPs: …"), and others."""
+        subjects: dict[str, list[str]] = {}
+        for subject, _, text in (note.partition(": ") for column in self.columns for note in column.notes):
+            same = subjects.setdefault(text, [])
+            name = subject.removeprefix(f"{same[0].split()[0]} ") if same else subject
+            same += [] if name in same else [name]
+        return (*(f"{', '.join(same)}: {text}" for text, same in subjects.items()), *self.own_notes)
 
     @property
     def constant(self) -> set[str]:
@@ -353,7 +358,7 @@ class Table:
                 name
                 for name in self.frame.columns
                 for column in columns
-                if name == column.key or name.startswith(f"{column.key}_")
+                if column.importance and (name == column.key or name.startswith(f"{column.key}_"))
             }
             for columns in (self.hidden, self.columns)
         )

@@ -12,7 +12,7 @@ from ..costs import Scope
 from ..curves import Crossing, score_curves, speedups
 from ..efforts import WORDS, Effort, known
 from ..errors import NotYet
-from ..frames import DIVERGED, Frames
+from ..frames import DIVERGED, LOST, Frames
 from ..intervals import censored_median, half_widths, of_groups, to_match
 from ..metrics import Metric
 from .core import ESSENTIAL, Column, Table
@@ -120,22 +120,25 @@ class Finals:
 
     @property
     def gaps(self) -> list[str]:
-        """Notes on references, runs that didn't complete, and missing scores."""
+        """A note for each label that is a reference, has runs that didn't complete, or lacks scores."""
         frames, shown = self.frames, self.frames.shown
-        notes = [
-            f"{shown[label]}: a reference that other runs depend on; not ranked"
-            for label in frames.apart_from(self.baseline)
-        ]
-        for label, lost in frames.lost.items():
-            notes.append(f"{shown[label]}: {lost}{'; not ranked' * (DIVERGED in frames.fates[label])}")
-        unfinished = frames.runs[frames.runs["state"] != "COMPLETED"]
-        for name, runs in unfinished.groupby("label", sort=False):
-            states = [f"seed {seed} {state}" for seed, state in zip(runs["seed"], runs["state"], strict=True)]
-            notes.append(f"{shown[str(name)]}: {'; '.join(states)}")
-        missing = self.runs[frames.averaged].isna().groupby(self.runs["label"], sort=False).any()
-        for row, is_missing in missing[missing.any(axis=1)].iterrows():
-            lacking = [name for name in frames.averaged if is_missing[name]]
-            notes.append(f"{shown[str(row)]}: no score where {', '.join(lacking)} is missing")
+        apart = frames.apart_from(self.baseline)
+        unfinished = frames.runs[~frames.runs["state"].isin(["COMPLETED", *LOST])].groupby("label")
+        missing = self.runs[frames.averaged].isna().groupby(self.runs["label"]).any().T.to_dict()
+        notes = []
+        for label in frames.labels:
+            texts = ["a reference that other runs depend on; not ranked"] * (label in apart)
+            texts += filter(None, [frames.lost.get(label)])
+            if label in unfinished.groups:
+                runs = unfinished.get_group(label)
+                texts += [
+                    f"seed {seed} {state}" for seed, state in zip(runs["seed"], runs["state"], strict=True)
+                ]
+            if DIVERGED in frames.fates[label]:
+                texts.append("not ranked")
+            elif lacking := [str(name) for name, is_missing in missing.get(label, {}).items() if is_missing]:
+                texts.append(f"no score where {', '.join(lacking)} is missing")
+            notes += [f"{shown[label]}: {'; '.join(texts)}"] * bool(texts)
         return notes
 
     def table(
@@ -147,7 +150,7 @@ class Finals:
         notes: Sequence[str] = (),
         parts: pd.DataFrame | None = None,
     ) -> Table:
-        """Make a table of a kind. A column with the names of runs, notes of columns, and `gaps` are added.
+        """Make a table of a kind. A column with the names of runs and the notes `gaps` are added.
 
         Args:
             rows: Raw numbers; the index is the label.
@@ -155,14 +158,14 @@ class Finals:
         """
         frames, shown = self.frames, self.frames.shown
         parts = self.runs if parts is None else parts
-        notes = [*(note for column in columns for note in column.notes), *notes]
         run = Column("run", "run", lambda row: shown[row["label"]], align="left", importance=ESSENTIAL)
         return Table(
             name=f"{frames.experiment} {kind}",
             caption=caption,
             frame=rows.reset_index().assign(row=rows.index),
-            columns=(run, *columns),
-            notes=(*filter(None, dict.fromkeys(notes)), *self.gaps),
+            columns=(run, *(column for column in columns if column.importance)),
+            own_notes=(*filter(None, notes), *self.gaps),
+            hidden=tuple(column for column in columns if not column.importance),
             parts=parts.assign(row=parts["label"], experiment=frames.experiment),
             baselines={label: self.baseline for label in frames.labels if label != self.baseline},
             shown={label: shown[label] for label in frames.labels if shown[label] != label},

@@ -54,6 +54,7 @@ def latex(table: Table) -> str:
     environment, columns, omitted = _layout(table)
     label = table.label or "tab:" + re.sub(r"[\W_]", "-", table.name)
     notes = " ".join(sentence(escape(note, breaks=True)) for note in table.notes)
+    caption = table.caption.removeprefix(f"{''.join(table.experiments[:1])}: ")  # an internal name
     below = f"{_BELOW}{notes}}}\n" if notes else ""
     lines = [
         r"% \usepackage{array, booktabs, graphicx}",
@@ -62,7 +63,7 @@ def latex(table: Table) -> str:
         *([f"% Left out, since not all columns fit: {listed(omitted)}"] if omitted else []),
         f"\\begin{{{environment}}}[t]",
         r"  \centering",
-        f"  \\caption{{{escape(table.caption, breaks=True)}}}",
+        f"  \\caption{{{escape(caption, breaks=True)}}}",
         f"  \\label{{{label}}}",
         r"  \vspace{3pt}",
         r"  \setlength{\tabcolsep}{4pt}",

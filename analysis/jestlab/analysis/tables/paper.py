@@ -139,7 +139,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         caption=_caption(layout, cells, own),
         frame=rows.drop(columns="label"),
         columns=tuple(columns),
-        notes=(*about, *_notes(layout, cells, own)),
+        own_notes=(*about, *_notes(layout, cells, own)),
         parts=parts,
         published=placed,
         baselines={row: other for row, other in zip(rows["row"], against, strict=True) if row != other},

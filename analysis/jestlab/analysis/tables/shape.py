@@ -63,13 +63,11 @@ class Shape:
         table = _sorted(table, self.sort) if self.sort else table
         table = _with_rows(table, self.rows, own) if self.rows else table
         table = _with_columns(table, self.columns) if self.columns else table
-        return replace(
-            table,
-            caption=table.caption if self.caption is None else self.caption,
-            label=self.label,
-            notes=table.notes if self.notes else (),
-            width=self.width,
-        )
+        if not self.notes:
+            columns = tuple(replace(column, notes=()) for column in table.columns)
+            table = replace(table, columns=columns, own_notes=())
+        caption = table.caption if self.caption is None else self.caption
+        return replace(table, caption=caption, label=self.label, width=self.width)
 
 
 def _split(names: Iterable[str], known: Iterable[str]) -> list[str]:
@@ -104,25 +102,20 @@ def _with_rows(table: Table, names: Iterable[str], own: Sequence[Frames]) -> Tab
 
 
 def _with_columns(table: Table, names: Iterable[str]) -> Table:
-    first, *others = table.columns
+    first, *others = (*table.columns, *table.hidden)
     columns = [first, *(column for column in others if column.importance >= ESSENTIAL)]
     aliases = [alias for column in others for alias in (column.key, column.header, column.group)]
     for name in _split(names, aliases):
         columns += [column for column in _columns(table, name) if column not in columns]
     hidden = tuple(column for column in others if column not in columns)
-    about = {note for column in hidden for note in column.notes}
-    about -= {note for column in columns for note in column.notes}
-    return replace(
-        table,
-        columns=tuple(replace(column, importance=ESSENTIAL) for column in columns),
-        hidden=hidden,
-        notes=tuple(note for note in table.notes if note not in about),
-    )
+    kept = tuple(replace(column, importance=ESSENTIAL) for column in columns)
+    return replace(table, columns=kept, hidden=hidden)
 
 
 def _columns(table: Table, name: str) -> list[Column]:
     """Find the columns with this key, family, group, or heading."""
     for attribute in ("key", "family", "group"):
-        if columns := [c for c in table.columns if getattr(c, attribute).casefold() == name.casefold()]:
+        every = (*table.columns, *table.hidden)
+        if columns := [c for c in every if getattr(c, attribute).casefold() == name.casefold()]:
             return columns
     return [table.column_named(name)]

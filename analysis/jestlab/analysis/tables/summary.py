@@ -51,7 +51,9 @@ def summary(finals: Finals) -> Table:
         alike = show.all_alike(frames.metrics, declared)
         header = "score" if alike else show.heading("score", finals.metric)
         formula, inputs = f"mean of {', '.join(frames.averaged)}", tuple(frames.averaged)
-        columns.append(_score("score", header, finals.metric, formula, inputs=inputs, importance=90))
+        twin = {"importance": 0, "family": "", "notes": (f"score: {formula}",)}  # of its only metric
+        options = {"importance": 90} if len(inputs) > 1 else twin
+        columns.append(_score("score", header, finals.metric, formula, inputs=inputs, **options))
         columns += [_delta(finals)] if has_rivals else []
     columns += [_spent(effort, finals) for effort in finals.efforts]
     if has_rivals and finals.metric.goal is not None:
@@ -79,9 +81,8 @@ def _about_scores(finals: Finals) -> str:
     unit = " in %" if all(metric.in_percent for metric in metrics) else ""
     is_of_all = set(frames.averaged) == set(frames.metrics)
     names = "the metrics" if is_of_all else ", ".join(frames.declared.called(frames.averaged).values())
-    mean_of = "the mean of " * (is_of_all or len(frames.averaged) > 1)
-    over_seeds = f"mean over seeds [{INTERVAL}]; bold: {BEST}"
-    return f"Scores{unit}, {over_seeds}{f'; score is {mean_of}{names}' if frames.averaged else ''}"
+    mean = f"; score is the mean of {names}" if len(frames.averaged) > 1 else ""
+    return f"Scores{unit}, mean over seeds [{INTERVAL}]; bold: {BEST}{mean}"
 
 
 def speedup_table(finals: Finals) -> Table:
@@ -144,8 +145,8 @@ def _score(key: str, header: str, metric: Metric, formula: str, **options: Any) 
 
     formula = f"mean over seeds of the {formula} [{INTERVAL}]; bold: {BEST}"
     return Column(
-        key, header, text, rank, seeds=seeds, formula=formula, family="scores",
-        **{"importance": 60, **options},
+        key, header, text, rank, seeds=seeds, formula=formula,
+        **{"family": "scores", "importance": 60, **options},
     )  # fmt: skip
 
 
@@ -223,8 +224,6 @@ def _factor(effort: Effort, finals: Finals) -> Column:
         f"factor by which a run reaches the final score of {baseline} sooner than {baseline} itself; same "
         f"seed, {crossing_words(finals.crossing, finals.metric)}, median over seeds (seeds that reach it)"
     )
-    first, *others = (WORDS[each].fewer for each in finals.efforts)
-    factors = ", ".join([first, *(each.removeprefix("fewer ") for each in others)])
     reference = ["reference_scoring_flops", "reference_training_share_flops"]
     left_out = reference[max(0, SCOPES.index(finals.scope) - 1) :]
     is_partial = effort == "flops" and bool((finals.frames.costs[left_out] > 0).any(axis=None))
@@ -240,7 +239,7 @@ def _factor(effort: Effort, finals: Finals) -> Column:
         compares=True,
         importance=_IMPORTANCE[effort],
         family="factors",
-        notes=(f"{factors}: {formula}", *_notes(effort, finals)),
+        notes=(f"{WORDS[effort].fewer}: {formula}", *_notes(effort, finals)),
     )
 
 
