@@ -131,6 +131,8 @@ def test_a_logarithmic_axis_ends_at_means_and_seeds_not_at_intervals(read_runs, 
         bottom, _ = axes.get_ylim()
         assert plot.data["low"].min() < 0 and axes.get_yscale() == "log"
         assert 0.005 < bottom < 0.0095
+    huge = stored_runs("uniform", [1e299, 1e-12], metrics=["wiki/loss"])
+    figures.learning_curves(read_runs(*huge, spec=spec)).figure()  # limits don't overflow
 
 
 def test_an_axis_of_costs_has_no_numbers_below_0(read_runs, stored_run):

@@ -64,6 +64,29 @@ def test_seeds_are_added_until_each_claim_is_decided_or_futile(root, machine):
     assert len(machine.jobs) == 33
 
 
+def test_fixed_seeds_and_seeds_until_decided_explain_their_differences(root, machine):
+    """One look at three seeds decides the claim; looks after every seed need five."""
+    spec = write_study(root.parent, **JOINT, seeds=3)
+    plan = labs.here("plan", spec, root=root).stdout
+    assert (
+        "With 3 seeds, the chance to decide a claim is 32% if the sides differ by 1 standard deviation, "
+        in plan
+    )
+    launched(root, spec)
+    assert claims(root)[0]["verdict"] == "holds"
+    said = launched(root, spec, "--decide")
+    why = "1 open (1 would hold at a single look; looks after every seed need more seeds)"
+    assert f"0 of 1 claim decided, {why}" in said and "1 of 1 claim decided\n" in said
+    left_out = (
+        "no longer part of toy: 4 runs with further seeds; their results stay in the store. To keep them: "
+    )
+    assert f"{left_out}--decide\n" in launched(root, spec)
+    launched(root, spec, "--decide")
+    assert started_once(root)
+    spec = write_study(root.parent, runs=JOINT["runs"], claims=[], seeds=3)
+    assert f"{left_out}--set seeds=5\n" in launched(root, spec)
+
+
 def test_a_launcher_that_dies_changes_no_verdict_and_wastes_no_run(root, machine):
     def die(job: object) -> None:
         if len(machine.jobs) == 7:

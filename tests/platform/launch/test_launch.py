@@ -14,6 +14,7 @@ from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import JobState, JobStatus
 from jestlab.platform.launch.executors.local import LocalExecutor
 from jestlab.platform.launch.outcome import LaunchOutcome
+from jestlab.platform.reports.update import Build
 from jestlab.platform.store.records import RunState
 
 
@@ -51,7 +52,7 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path, machine)
     expected = {"reference": "FAILED", "joint": "SKIPPED", "after": "SKIPPED", "uniform": "COMPLETED"}
     assert states == expected
     reasons = dict(rows(root, "SELECT run, reason FROM v_runs"))
-    assert reasons["reference"] == "ValueError: diverged at step 3"
+    assert reasons["reference"] == "FloatingPointError: diverged at step 3"
     assert reasons["joint"] == "depends on reference/0, which is FAILED"
     assert machine.count("uniform") == 1
     assert launched(root, spec)[0].exit_code == 1  # the next launch tries it again
@@ -116,6 +117,8 @@ def test_the_same_command_again_runs_nothing_and_imports_nothing_heavy(root, tmp
     assert again.returncode == 0, again.stderr
     assert "nothing to run: all 3 runs are COMPLETED" in again.stdout
     assert "| joint" in again.stdout
+    build = Build.read(root / "reports" / "toy")
+    assert build and build.answer and "\n".join(build.answer) in again.stdout
     assert str(root / "reports" / "toy" / "report.html") in again.stdout
     assert rows(root, "SELECT COUNT(*) FROM attempt") == [(3,)]
 

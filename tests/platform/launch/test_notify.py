@@ -120,7 +120,7 @@ def test_a_failed_launch_and_its_retry_name_the_runs_and_their_reasons(root, mac
     ):
         lines = message["message"].splitlines()
         assert lines[0].startswith(counts)
-        assert lines[1] == "b/0 failed: ValueError: diverged at step 3"
+        assert lines[1] == "b/0 failed: FloatingPointError: diverged at step 3"
 
 
 def test_claims_are_sent_once_when_they_are_decided(root, machine, webhook, monkeypatch):

@@ -169,8 +169,8 @@ sys.exit(failed)
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ([*PYTHON, "raise ValueError('diverged at step 3')"], processes.EXIT_FAILED,
-         r"^exit code 1: .*ValueError: diverged at step 3$"),
+        ([*PYTHON, "raise RuntimeError('diverged at step 3')"], processes.EXIT_FAILED,
+         r"^exit code 1: .*RuntimeError: diverged at step 3$"),
         ([*SH, "echo out of memory; kill -SEGV $$"], processes.EXIT_FAILED,
          "^killed by SIGSEGV: out of memory$"),
         (["no-such-command"], processes.EXIT_REFUSED, "can't start 'no-such-command': no-such-command: No"),

@@ -38,7 +38,7 @@ def loop(config: dict[str, Any], context: RunContext) -> None:
         while step == total and "gate" in config and not Path(config["gate"]).exists():
             time.sleep(0.05)
         if step == config.get("fail_at"):
-            raise ValueError(f"diverged at step {step}")
+            raise FloatingPointError(f"diverged at step {step}")
         context.log(step, {"loss": value, "examples_seen": 64 * step})
         context.progress(step, total)
         if step % config.get("save_every", 5) == 0:
@@ -64,7 +64,7 @@ def draw(config: dict[str, Any], context: RunContext) -> None:
         starts.write(f"{os.getpid()}\n")
     time.sleep(config.get("pause", 0.0))
     if config["seed"] in config.get("fail_seeds", ()):
-        raise ValueError("this seed fails")
+        raise RuntimeError("this seed fails")
     noise = random.Random(f"{config.get('salt')} {config['seed']}").gauss(0.0, config["spread"])
     context.evaluation(1, 64, 1e6, {"toy/score": config["mean"] + noise})
 

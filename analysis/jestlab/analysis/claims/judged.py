@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..metrics import Metric
@@ -165,6 +165,13 @@ class Judged:
         if until is None or self.verdict != "undecided" or self.seeds < until.at_least:
             return False
         return self.evidence.forecast.decided < FUTILE
+
+    @property
+    def holds_at_one_look(self) -> bool:
+        """Whether the claim would hold in a study that has exactly these seeds."""
+        differences = self.parts.groupby("seed")["difference"].apply(math.fsum)
+        once = replace(self.judging, until=None)
+        return once.test([*differences], self.relation, self.claim.within or 0.0).verdict == "holds"
 
     @property
     def is_open(self) -> bool:

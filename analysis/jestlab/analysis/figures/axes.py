@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import units
+from ..intervals import HUGE
 from .style import DASHED, size_of
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def value_axis(axes: Axes, values: Iterable[float], *, log: bool = False, percen
         percent: Whether to end the axis at 0 and 100, which intervals may exceed but scores can't.
     """
     known = [*filter(math.isfinite, values)]
-    lines: Any = axes.get_lines()
-    drawn = [y for line in lines for y in line.get_ydata(orig=False) if 0 < y < math.inf]
+    drawn = [y for line in cast(Any, axes).get_lines() for y in line.get_ydata() if 0 < y < math.inf]
     _scale(axes, "y", [*known, *drawn], log, "auto", units.tick)
     if percent:
         bottom, top = axes.get_ylim()
@@ -64,8 +64,8 @@ def _scale(
     if ratio > 1.0:
         getattr(axes, f"set_{which}scale")("log")
         # Not of intervals, which may end near 0 or below: the axis cuts them off.
-        room = ratio ** axes.margins()[which == "y"]
-        getattr(axes, f"set_{which}lim")(min(known) / room, max(known) * room)
+        room = min(ratio, HUGE) ** axes.margins()[which == "y"]
+        getattr(axes, f"set_{which}lim")(min(known) / room, min(max(known) * room, HUGE))
         axis.set_minor_formatter(NullFormatter())
     linear = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
     subs = (1, 2, 5) if ratio < _DECADES else (1,)

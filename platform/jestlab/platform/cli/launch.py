@@ -28,7 +28,6 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
-    from jestlab.platform.launch.display import Listener
     from jestlab.platform.spec.schema import StudySpec
 
 _SUBJECT = """\
@@ -81,6 +80,7 @@ def launch_command(
     """
     from jestlab.platform.cli.outcome import show_result
     from jestlab.platform.launch import session
+    from jestlab.platform.launch.display import display
     from jestlab.platform.launch.options import LaunchOptions
 
     given = LaunchOptions(**options)
@@ -92,7 +92,8 @@ def launch_command(
         written = session.render(lab, study, given, render)
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
         return 0
-    return show_result(lab, session.launch(lab, study, given, _listener(as_json, study.name)), as_json)
+    listener = display(study.name, sys.stderr if as_json else None)
+    return show_result(lab, session.launch(lab, study, given, listener), as_json)
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
@@ -109,12 +110,13 @@ def retry_command(name: str, *, lab: Lab, as_json: bool, **options: Any) -> int:
     from jestlab.platform.cli import naming
     from jestlab.platform.cli.outcome import show_result
     from jestlab.platform.launch import session
+    from jestlab.platform.launch.display import display
     from jestlab.platform.launch.options import LaunchOptions
 
     with closing(naming.existing_store(lab, writes=True)) as store:
         named = naming.find_runs(store, name)
     fingerprints = {row.fingerprint for row in named.runs}
-    listener = _listener(as_json, named.experiment)
+    listener = display(named.experiment, sys.stderr if as_json else None)
     result = session.retry(lab, named.experiment, fingerprints, LaunchOptions(**options), listener)
     return show_result(lab, result, as_json)
 
@@ -132,6 +134,7 @@ def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
     from jestlab.platform.cli import naming
     from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import controller, executors
+    from jestlab.platform.launch.display import display
     from jestlab.platform.launch.options import ControllerOptions
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import ADOPTED, RunState
@@ -150,7 +153,7 @@ def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
         lab, store, named.experiment, list(rows.values()),
         functools.cache(lambda name: executors.get(name, None, settings, lab)),
         options=ControllerOptions(at_once=now, launches=False),
-        listener=_listener(as_json, named.experiment, "to cancel"),
+        listener=display(named.experiment, sys.stderr if as_json else None, "to cancel"),
     )  # fmt: skip
     stopped = [row for run, row in rows.items() if outcome.states[run] == RunState.CANCELLED != row.state]
     text = [f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel"]
@@ -174,14 +177,7 @@ def _launch_detached(lab: Lab, study: StudySpec) -> int:
         say(output.rstrip("\n"), err=launched.exit_code != 0)
         return launched.exit_code
     name = f"{naming.shell_name(study.name)}{same_lab_options()}"
-    say(f"{study.name} is running in the background (process {launched.pid} on {host_name()})")
-    commands = (f"see:  jestlab attach {name}", f"stop: jestlab cancel {name}", f"log:  {launched.log}")
-    say(commands, fit=False)
+    running = f"{study.name} is running in the background (process {launched.pid} on {host_name()})"
+    say((running, f"see:  jestlab attach {name}", f"stop: jestlab cancel {name}", f"log:  {launched.log}"),
+        fit=False)  # fmt: skip
     return 0
-
-
-def _listener(as_json: bool, experiment: str, task: str = "to run") -> Listener:
-    """Return the display of a launch: on standard error if standard output receives JSON."""
-    from jestlab.platform.launch.display import display
-
-    return display(experiment, sys.stderr if as_json else sys.stdout, task)

@@ -25,6 +25,7 @@ from jestlab.platform.render import (
     styled,
     table,
 )
+from jestlab.platform.reports.update import Build
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import RunState
 
@@ -89,9 +90,8 @@ def _show_text(lab: Lab, result: LaunchResult) -> None:
             say(f"claims:  jestlab table claims {shell_name(name)}{same}", fit=False)
     if written and not plan.parts:
         _show_tables(lab, plan.study, written)
-        # A launch without new runs stays fast: the answer imports pandas.
-        if outcome.launched and (lines := answer_lines(lab, name)):
-            say(lines)
+        if (build := Build.read(lab.reports / name)) and build.answer:
+            say(build.answer)
         say(f"reports: {written[0].parent}")
     if page := _html_page(written):
         say(f"page:    {page}")
@@ -102,9 +102,8 @@ def _show_text(lab: Lab, result: LaunchResult) -> None:
         say("interrupted: repeat the command to resume from the last checkpoints")
     failed = next((run for run in result.runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
-        say(f"see:     jestlab logs {shell_name(name, failed.label, failed.seed)}{same}", fit=False)
-        if outcome.stopped is None:
-            say(f"then:    jestlab retry {shell_name(name)}{same}", fit=False)
+        logs = f"jestlab logs {shell_name(name, failed.label, failed.seed)}{same}"
+        say((f"see:     {logs}", "then:    fix the cause, and launch again"), fit=False)
 
 
 def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:

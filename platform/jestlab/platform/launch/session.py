@@ -241,10 +241,17 @@ class _Session:
             for part in (plan, *plan.parts):
                 name = part.study.name
                 if removed := set(store.members(name)) - set(part.fingerprints):
-                    keep = " To keep both studies: --set name=NAME" if part is plan else ""
+                    which = "of the last launch"
+                    keep = ". To keep both studies: --set name=NAME" if part is plan else ""
+                    last = {place.label: run.seed for run in part.runs for place in run.places}
+                    former = store.runs(name, removed)
+                    if all(run.seed > last.get(run.label, run.seed) for run in former):
+                        seeds = f"--set seeds={max(run.seed for run in former) + 1}"
+                        which = "with further seeds"
+                        keep = f". To keep them: {'--decide' if part.study.claims else seeds}"
                     self._listener.note(
-                        f"no longer part of {name}: {counted(len(removed), 'run')} of the last launch; their "
-                        f"results stay in the store.{keep}"
+                        f"no longer part of {name}: {counted(len(removed), 'run')} {which}; their results "
+                        f"stay in the store{keep}"
                     )
             launched = plan if before is None else without(plan, _cannot_complete(plan, before))
             recording.record(store, launched)

@@ -141,6 +141,7 @@ def _chip_hours(runs: Sequence[PlannedRun]) -> str:
 # ---- sentences about the power of seeds
 
 _EFFECTS = (1, 2, 3)  # standard deviations between the sides of a claim
+_BY_EFFECT = "{} if the sides differ by 1 standard deviation, {} by 2, {} by 3"
 
 
 def _power(survey: Survey) -> Iterator[str]:
@@ -160,11 +161,11 @@ def _power(survey: Survey) -> Iterator[str]:
     if single := sum(len(part.claims) for part in fixed if len(part.replicates) < 2):
         yield f"{counted(single, 'claim')} cannot be decided with one seed: add --set seeds=3."
     for seeds in sorted({len(part.replicates) for part in fixed} - {1}):
-        chances = [f"{_percent(float(power(effect, seeds, error)))} at {effect}" for effect in _EFFECTS]
-        family = f" in a family of {claims}" if claims > 1 and error < 0.05 else ""
+        chances = [_percent(float(power(effect, seeds, error))) for effect in _EFFECTS]
+        family = f" (one of {claims})" if claims > 1 and error < 0.05 else ""
         yield (
-            f"{seeds} seeds decide a claim{family} with a probability of {', '.join(chances)} standard "
-            "deviations between its sides; --decide adds seeds until all claims are decided."
+            f"With {seeds} seeds, the chance to decide a claim{family} is {_BY_EFFECT.format(*chances)}; "
+            "--decide adds seeds until all claims are decided."
         )
     if rules := [part.seeds for part in parts if isinstance(part.seeds, Until)]:
         yield from _until_decided(survey, rules, claims, error)
@@ -176,16 +177,11 @@ def _until_decided(survey: Survey, rules: list[Until], claims: int, error: float
     if survey.claims_status is not None:
         yield f"So far {survey.claims_status}."
         return
-    looked = {effect: sign_test.forecast(error, most, effect=effect) for effect in _EFFECTS}
-    expected = [
-        f"{each.expected:.0f} at {effect} (decided in {_percent(each.decided)})"
-        for effect, each in looked.items()
-    ]
+    looks = (sign_test.forecast(error, most, effect=effect) for effect in _EFFECTS)
+    expected = [f"{each.expected:.0f} seeds (decided in {_percent(each.decided)})" for each in looks]
     what = "1 claim is" if claims == 1 else f"{claims} claims are"
-    yield (
-        f"From {least} to {most} seeds, until {what} decided: on average {', '.join(expected)} standard "
-        "deviations between the sides."
-    )
+    average = _BY_EFFECT.format(*expected)
+    yield f"From {least} to {most} seeds, until {what} decided: on average {average}."
 
 
 def _percent(chance: float) -> str:

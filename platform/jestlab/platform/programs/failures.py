@@ -1,6 +1,6 @@
 """Decide which failures of a run would recur, and whether runs of a launch fail for the same reason.
 
-After a fault of the program (a TypeError, a missing module or file, wrong usage of a command), its run isn't
+After a fault of the program (a KeyError, a missing module or file, wrong usage of a command), its run isn't
 retried. All other failures may be temporary and are retried: out of memory, lost connections, signals.
 """
 
@@ -24,14 +24,9 @@ ALIKE = 3
 
 _MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _FAULTS: tuple[type[BaseException], ...] = (
-    *_MISSING,
-    AttributeError,
-    ImportError,
-    NameError,
-    NotImplementedError,
-    SyntaxError,
-    TypeError,
-)
+    *_MISSING, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError,
+    SyntaxError, TypeError, ValueError, ZeroDivisionError,
+)  # fmt: skip
 _TRANSIENT = (StoreError, BucketUnreachable)
 
 _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 2, 126, 127
@@ -68,7 +63,7 @@ def recurs(error: BaseException, lab: Path) -> bool:
         return isinstance(error.code, int) and exit_recurs(error.code, "", lab)
     if any(_is_transient(cause, lab) for cause in _with_causes(error)):
         return False
-    return isinstance(error, _FAULTS) or (isinstance(error, ValueError) and _is_raised_by_jestlab(error))
+    return isinstance(error, _FAULTS)
 
 
 def exit_recurs(code: int, output: str, lab: Path) -> bool:
@@ -104,14 +99,6 @@ def _is_transient(error: BaseException, lab: Path) -> bool:
         return error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(lab)
     transient = isinstance(error, (*_TRANSIENT, OSError, MemoryError))
     return transient or _STATUS.search(str(error)) is not None
-
-
-def _is_raised_by_jestlab(error: BaseException) -> bool:
-    """Return whether jestlab itself raised the exception, which then describes invalid input."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("jestlab.")
 
 
 def _ends_in_fault(output: str, lab: Path) -> bool:

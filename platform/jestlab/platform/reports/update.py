@@ -69,6 +69,7 @@ class Written:
     files: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # one line for each report that could not be made
     failed: bool = False  # whether custom code failed
+    answer: tuple[str, ...] = ()  # lines of the page's answer
 
 
 def bring_up_to_date(lab: Lab, store: Store, study: StudySpec, note: Callable[[str], None]) -> Made:
@@ -111,7 +112,8 @@ def _bring_one_up_to_date(lab: Lab, store: Store, study: StudySpec) -> Written:
     remove_stale(folder, names)
     if names:  # failed reports are tried again: the key may not cover the cause
         made_from = "" if written.failed else key
-        Build(made_from=made_from, files=names, notes=tuple(written.notes)).write(folder)
+        notes, answer = tuple(written.notes), written.answer
+        Build(made_from=made_from, files=names, notes=notes, answer=answer).write(folder)
     return written
 
 
@@ -125,7 +127,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     """
     from jestlab.analysis import figures
     from jestlab.analysis.errors import NotYet, RequestError
-    from jestlab.analysis.report import build
+    from jestlab.analysis.report import build, read_answer
     from jestlab.analysis.results import opened
     from jestlab.analysis.tables.core import FORMATS
     from jestlab.platform.reports.make import TrustedLoader, figure_options, table_of
@@ -141,6 +143,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
         try:
             if report is None:
                 written.files += build(store, study.name, folder, own=loader, pictures=images)
+                written.answer = tuple(filter(None, read_answer(store, study.name).lines()))
                 return
             code = loader if custom_code(report) else None
             if isinstance(report, TableOptions):
@@ -252,11 +255,13 @@ class Build(BaseModel):
         made_from: Build key; empty if the reports are out of date.
         files: Paths of the files, relative to the study's folder.
         notes: One line for each report that could not be made.
+        answer: Lines of the page's answer, without which a launch that runs nothing would import pandas.
     """
 
     made_from: str
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
         """Write the build to the folder of the reports."""
