@@ -288,4 +288,4 @@ def test_several_comparisons_are_noted_under_the_table(new_store, stored_runs):
     page = gather(new_store().add(*(run for each in runs for run in each)).url, "study")
     (summary,) = [part for part in page.tables if part.name == "summary"]
     note = "Δ: each interval is for one comparison; 2 runs are compared with a"
-    assert summary.caption.endswith(f" {note}.") and note in summary.table.notes
+    assert (summary.caption or "").endswith(f" {note}.") and note in summary.table.notes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import secrets
 import socket
 import sqlite3
@@ -54,9 +53,6 @@ def serve(
     from jestlab.platform.serve.labs import Labs
 
     template()
-    # Python would look for garbage among the objects of libraries, and often while it reads many runs.
-    gc.freeze()
-    gc.set_threshold(100_000)
     if token is not None and len(token) < 16:
         raise UserError("the token is shorter than 16 characters: set a longer one, or none for a new one")
     with closing(sqlite3.connect(":memory:")) as connection:  # sets the limit of the process
