@@ -264,7 +264,7 @@ def break_even_runs(making: float, run: float, baseline: float) -> float:
 
     Returns:
         The smallest n such that n runs and the reference cost less than n baselines; infinite if a run saves
-        nothing; NaN if there is no reference to make, or a cost is unknown (NaN).
+        nothing; NaN without a reference to make, or with an unknown cost (NaN).
     """
     if not making > 0 or math.isnan(run) or math.isnan(baseline):
         return math.nan

@@ -41,7 +41,7 @@ _COLUMNS = 120  # maximum number of columns of a result from SQLite with a limit
 
 
 class _Unlocked(sqlite3.Connection):
-    """A connection without locks; `is_unchanged` tells whether the file is as it was when opened."""
+    """A connection without locks; `is_unchanged` checks that the file is as it was when opened."""
 
     is_unchanged: Callable[[], bool]
 

@@ -3,7 +3,7 @@
     with opened("sqlite:///lab/results.db") as store:
         frames = store.frames("comparison")
 
-A snapshot keeps what it has read, so a second call costs nothing.
+A snapshot keeps all results of reads, so a second call costs nothing.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Judged:
         lost: The seeds in which runs diverged or failed: "joint diverged in 2 of 5 seeds".
         spent: Whether the budget of the study is spent.
         registered: The registration before the first run; None if the study is not registered.
-        exploratory: The changes since the registration that affect the claim; empty if there are none.
+        exploratory: The changes since the registration that affect the claim; often empty.
     """
 
     experiment: str

@@ -58,7 +58,7 @@ class Registration:
 
     @classmethod
     def load(cls, connection: Connection, experiment: str) -> Registration | None:
-        """Read the latest registration of an experiment; None if there is none."""
+        """Read the latest registration of an experiment; None for an unregistered one."""
         from sqlalchemy import text
 
         row = connection.execute(text(_NEWEST), {"experiment": experiment}).mappings().first()

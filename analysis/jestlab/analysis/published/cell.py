@@ -1,4 +1,4 @@
-"""One cell of a published table: quantity, printed text, and the number that the text stands for."""
+"""One cell of a published table: quantity, printed text, and the parsed number."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def build(
             tables (.tex, .csv) and figures, each with a file about its provenance. The page contains all of
             these, so that it can be mailed by itself.
         baseline: Label or run to compare with; None for the baseline that the study's reports name, or else
-            its first non-reference run. Each study of a union sets its own baseline and scope.
+            its first non-reference run. Each study of a union sets baseline and scope separately.
         scope: Which FLOPs count; None for the scope that the study's reports name, or else scoring.
         own: Imports custom figures and tables that specs ask for; None if custom code may not be executed.
         pictures: Reads the selected examples of runs; None if they can't be read.
@@ -87,7 +87,7 @@ def build(
 
 
 def one_file(page: ReportPage, name: str) -> bytes | None:
-    """Return the content of one file of a report, such as `summary.csv`; None if there is no such file."""
+    """Return the content of one file of a report, such as `summary.csv`; None for an unknown file."""
     if name == PROVENANCE:
         return provenance(page)
     return _files(page, [], name.split(".", 1)[0]).get(name)

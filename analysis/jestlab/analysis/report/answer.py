@@ -42,7 +42,7 @@ Tone = Literal["good", "bad", "warn", "open", ""]
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that the answer shows large: its label, its value, a note below, and its tone.
+    """A number that the answer shows large: label, value, a note below, and tone.
 
     `measure` names the known cost that the value compares, such as "training FLOPs"; empty for others.
     """
@@ -60,7 +60,7 @@ class Answer:
 
     Attributes:
         sentence: The answer with its numbers.
-        verdict: A sign and a few words, such as "✓ Yes"; empty if there is nothing to judge yet.
+        verdict: A sign and a few words, such as "✓ Yes"; empty if nothing can be judged yet.
         tone: How the verdict is colored.
         tiles: The difference of scores, the effort to reach the baseline's score, and the total cost.
         caveat: The limits of the answer; empty without any.
