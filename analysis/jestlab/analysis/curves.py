@@ -270,12 +270,11 @@ def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.D
 
 
 def smoothed(curves: pd.DataFrame, points: int) -> pd.DataFrame:
-    """Replace the scores of each run by their running mean over some evaluations; if even, one more.
+    """Replace the scores of each run by their running mean over an odd number of points.
 
     At both ends, the mean is over as many evaluations before as after the point: a one-sided window would
-    bend a straight line.
+    bend a straight line. An even number of points counts as one more.
     """
-
     points |= 1  # an even window isn't centered
 
     def running_mean(scores: pd.Series[float]) -> pd.Series[float]:

@@ -104,7 +104,7 @@ def _chart(
 
     `about` describes the seeds, and whatever else is drawn; the caption has the details.
     """
-    sign = -1.0 if plot.texts.metric.goal == "min" else 1.0
+    sign = -1.0 if plot.texts.metric.goal == "min" else 1.0  # without a goal, the highest are shown
     scores = data.loc[data["role"] != "reference", "mean"]
 
     def rank(one: dict[str, Any]) -> Any:
@@ -126,16 +126,12 @@ def _chart(
     }
 
 
-def limited(plot: Plot, sign: float) -> Plot:
-    """Reduce a Pareto plot of very many labels to the baseline, the front, and the best scores.
-
-    Args:
-        plot: From `pareto`.
-        sign: 1 if a greater score is better, −1 if a smaller one is; see `Metric.sign`.
-    """
+def limited(plot: Plot) -> Plot:
+    """Reduce a Pareto plot of very many labels to the baseline, the front, and the best scores."""
     means = plot.data[(plot.data["kind"] == "mean") & (plot.data["role"] != "reference")]
     places = means["standing"].map({"front": 1, "ambiguous": 2}).fillna(3)
-    means = means.assign(place=places.where(means["role"] != "baseline", 0), loss=-sign * means["score"])
+    loss = -plot.texts.metric.sign * means["score"]
+    means = means.assign(place=places.where(means["role"] != "baseline", 0), loss=loss)
     hidden = means.sort_values(["place", "loss"])["label"][MOST_SERIES:]
     return replace(plot, data=plot.data[~plot.data["label"].isin(hidden)])
 

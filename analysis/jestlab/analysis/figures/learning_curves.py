@@ -160,7 +160,6 @@ def learning_curves(
 
 def _seeds(means: pd.DataFrame, curves: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the curves of the seeds that count in the means of competing labels, if they are several."""
-
     several = means[(means["seeds"] > 1) & (means["role"] != "reference")].drop_duplicates("label")
     looks = several[["label", "role", "text", "color", "marker", "line", "dark"]]
     rows = curves.dropna(subset=["score", column])

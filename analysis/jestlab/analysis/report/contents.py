@@ -166,8 +166,7 @@ class _Contents:
                     if name == "curves":
                         plot = learning_curves(best, self.baseline, effort, self.scope)
                     else:
-                        plot = pareto(frames, self.baseline, self.scope, over=effort)
-                        plot = charts.limited(plot, frames.score.sign)
+                        plot = charts.limited(pareto(frames, self.baseline, self.scope, over=effort))
                 except NotYet as error:
                     if variants:  # only unfinished runs have this effort
                         continue

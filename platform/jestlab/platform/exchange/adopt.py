@@ -305,11 +305,11 @@ def _storable_run(run: SourceRun) -> SourceRun:
     for name, curve in run.metrics.items():
         if not name or name != _storable(name) or len(name) > _MOST_NAME_LETTERS:
             left_out[_INVALID_NAMES] += len(curve)
-        elif points := {step: value for step, value in curve.items() if step >= 0}:
-            left_out["points at negative steps"] += len(curve) - len(points)
+            continue
+        points = {step: value for step, value in curve.items() if step >= 0}
+        left_out["points at negative steps"] += len(curve) - len(points)
+        if points:
             metrics[name] = points
-        else:
-            left_out["points at negative steps"] += len(curve)
     origin = _storable(run.origin)
     # JSON has no NaN and no infinities: they become text.
     text = json.dumps({**run.config, ADOPTED_FROM: origin}, ensure_ascii=False, default=str)

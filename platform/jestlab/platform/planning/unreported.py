@@ -33,12 +33,14 @@ def unreported(store_url: str, experiment: str) -> list[str]:
 
 
 def _lines(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> Iterator[str]:
-    for name, study in (spec.get("studies") or {}).items():
-        yield from _lines(store, name, study)
+    if studies := spec.get("studies"):
+        for name, study in studies.items():
+            yield from _lines(store, name, study)
+        return
     runs = store.rows(_RUNS, experiment=experiment)
     runs = [run for run in runs if run["program"] not in (*OWN_PROGRAMS, ADOPTED)]
     is_judged = any(spec.get(key) for key in ("metrics", "score", "claims"))
-    if not runs or not is_judged or spec.get("studies"):
+    if not runs or not is_judged:
         return
     used = [(place[0], name) for place, name in metrics_used(spec) if "/" in name]
     sides = [

@@ -24,7 +24,7 @@ from jestlab.platform.launch.status import LOSS, RunStatus
 from jestlab.platform.serve.groups import COLUMNS, Scores, Status, by_label, cells
 from jestlab.platform.serve.labs import Labs, Missing, Served
 from jestlab.platform.serve.rendering import GLYPHS, address, parse_whole, render
-from jestlab.platform.store.annotations import Subject, all_tags, notes, tags
+from jestlab.platform.store.annotations import Subject, all_tags, notes
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow
@@ -71,7 +71,7 @@ def page(labs: Labs, request: Request) -> str:
             ExperimentRow.name == name
         )
     )
-    subject = Subject(experiment=name)
+    marked = all_tags(served.store)
     return render(
         "experiment.html.j2",
         here="",
@@ -82,15 +82,15 @@ def page(labs: Labs, request: Request) -> str:
         most_seeds=MOST_SEEDS,
         columns=_columns(shown, scores),
         status=status,
-        marked=all_tags(served.store),
+        marked=marked,
         shown=sum(map(len, chosen.values())),
         labels=len(labels),
         page=number,
         pages=pages,
         query=query,
         sorts=SORTS,
-        notes=notes(served.store, subject),
-        tags=tags(served.store, subject),
+        notes=notes(served.store, Subject(experiment=name)),
+        tags=marked.get(name, []),
         writes=labs.writes,
         made=made if is_whole else None,
         between=BETWEEN,

@@ -55,12 +55,12 @@ class _Followed:
             if self.age < oldest:
                 return
             rows, colors = self._watch.update(), self.status.colors
-            is_new = any(row.run.label not in colors for row in rows)  # such as an adopted run
-            if is_new or self._watch.launched_at != self._launched_at:
-                with self._store.reading() as connection:
-                    known = Snapshot("", connection).colors(self._experiment)
-                colors = {row.run.label: known.get(row.run.label, REFERENCE) for row in rows}
             if rows is not self.status.rows:
+                is_new = any(row.run.label not in colors for row in rows)  # such as an adopted run
+                if is_new or self._watch.launched_at != self._launched_at:
+                    with self._store.reading() as connection:
+                        known = Snapshot("", connection).colors(self._experiment)
+                    colors = {row.run.label: known.get(row.run.label, REFERENCE) for row in rows}
                 self.status = Status.of(rows, colors)
             self._launched_at, self._read_at = self._watch.launched_at, time.monotonic()
 

@@ -38,7 +38,7 @@ PICTURES = 12
 def page(labs: Labs, request: Request) -> Any:
     """Show a run."""
     served, fingerprint = _requested_run(labs, request)
-    lab, store = request.query_params.get("lab"), served.store
+    lab, store, is_live = request.query_params.get("lab"), served.store, "live" in request.headers
     if fingerprint != request.path_params["fingerprint"]:
         return RedirectResponse(address("run", fingerprint, lab=lab), 303)
     run = ShownRun.read(served, fingerprint)
@@ -71,8 +71,8 @@ def page(labs: Labs, request: Request) -> Any:
         },
         config=_first(sorted(ours.items()), differ),
         baseline=baseline,
-        changed=_first(_changed(run.record), differ),
-        pictures=_recorded_steps(served, run.record),
+        changed=[] if is_live else _first(_changed(run.record), differ),
+        pictures=[] if is_live else _recorded_steps(served, run.record),
         notes=notes(store, subject),
         tags=tags(store, subject),
         writes=labs.writes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class ShownRun:
         """`experiment/label/seed`, or the start of its fingerprint if it belongs to no experiment."""
         return "/".join(map(str, self.places[0])) if self.places else f"run {self.fingerprint[:8]}"
 
-    @property
+    @cached_property
     def last(self) -> dict[str, Any]:
         """The last evaluation of each score, by name."""
         last = {row.name: row for row in self.evaluations}

@@ -296,8 +296,9 @@ class Store:
         speeds = select(*_SPEED).outerjoin(AttemptRow, running).where(of_runs(fingerprints))
         latest: dict[str, dict[str, float]] = defaultdict(dict)
         with self.reading() as connection:
-            for run, name, value in connection.execute(query.where(column("value").is_not(None))):
-                latest[run][name] = value
+            for run, name, value in connection.execute(query):
+                if value is not None:  # in SQL, the filter would look up each value twice
+                    latest[run][name] = value
             return {
                 row.fingerprint: RunProgress(row.step, row.total_steps, latest[row.fingerprint], _speed(row))
                 for row in connection.execute(speeds)
