@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .colors import LabelColor
 from .costs import COUNTED, Scope
 from .errors import NotYet, RequestError
-from .metrics import MOST_SHARE, Metric, Metrics, lacks_goal
+from .metrics import Metric, Metrics, lacks_goal
 from .names import Names, Shown, names_in
 from .units import nearest, some
 
@@ -47,11 +47,9 @@ class Frames:
             and chip_hours (of training until then), NaN where unknown, final (bool: the last step of a
             completed run), diverged (bool: a recorded score isn't finite), and a column for each name of
             `evaluated`, NaN where it was not recorded.
-        costs: One row for each run with its planned FLOPs: label, seed, image_tower_flops and
-            text_tower_flops (NaN for adopted runs), learner_flops, scoring_flops,
-            selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
-            reference_training_flops (of all runs that the run needs), reference_training_share_flops; NaN if
-            unknown.
+        costs: One row for each run with its costs, NaN if unknown: the columns of `v_costs`, such as label,
+            seed, learner_flops, scoring_flops, selection_flops, total_flops (of these three), and
+            reference_training_flops (of all runs that the run needs).
         configs: One row for each run, also for runs that are left out of `runs`: run, label, seed, point
             (values on the axes) and config, both JSON; see `configs`.
         spec: The study as it was last launched; empty if unknown.
@@ -129,17 +127,11 @@ class Frames:
 
     @cached_property
     def declared(self) -> Metrics:
-        """Goals and units of the metrics, by the spec and by the programs of the runs.
-
-        If the spec declares a metric in percent and a score is too large for a share of 1, all scores are
-        taken as recorded from 0 to 100.
-        """
+        """Goals and units of the metrics, by the spec, the programs of the runs, and the largest scores."""
         metrics = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
-        by_spec = Metrics(metrics.declared)
-        shares = {name: metric for name in self.evaluated if (metric := by_spec.of(name)).in_percent}
-        largest = self.scores[list(shares)].replace([math.inf, -math.inf], math.nan).abs().max()
-        of_hundred = {name: shares[name].of_hundred for name in shares if largest[name] > MOST_SHARE}
-        return replace(metrics, declared={**metrics.declared, **of_hundred}, digits=self.digits)
+        finite = self.scores.replace([math.inf, -math.inf], math.nan)
+        largest = {name: finite[name].abs().max() for name in self.evaluated}
+        return replace(metrics.rescaled(largest), digits=self.digits)
 
     @cached_property
     def metrics(self) -> list[str]:

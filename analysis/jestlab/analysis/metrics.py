@@ -26,7 +26,7 @@ Scale = Literal["linear", "log"]
 """Scale of the metric's axis."""
 
 PERCENT, OF_HUNDRED, RAW = "percent", "%", "raw"
-MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
+_MOST_SHARE = 2.0  # 200%: a metric in percent that exceeds it isn't recorded as a share of 1
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -175,6 +175,16 @@ class Metrics:
             declarations = [Metric(**keys)]
         metric = declarations[0] if declarations else UNKNOWN
         return metric if self.digits is None else replace(metric, digits=self.digits)
+
+    def rescaled(self, largest: Mapping[str, float]) -> Metrics:
+        """Take metrics that the spec declares in percent as recorded from 0 to 100 where a share can't be.
+
+        `largest` has the largest finite absolute value of metrics, by name.
+        """
+        names = [name for name, most in largest.items() if most > _MOST_SHARE]
+        metrics = {name: Metrics(self.declared).of(name) for name in names}
+        of_hundred = {name: metric.of_hundred for name, metric in metrics.items() if metric.in_percent}
+        return replace(self, declared={**self.declared, **of_hundred})
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
         """Map each name to its declared display name, or to itself if several metrics share that name."""

@@ -39,10 +39,13 @@ _SCORES = """
         COUNT(*) - COUNT(value){}
     FROM v_evaluations WHERE experiment = :experiment GROUP BY run_id, step"""
 _SCORE = ", MAX(value) FILTER (WHERE dataset = :dataset{0} AND metric = :metric{0})"
-_COSTS = """
-    SELECT label, seed, image_tower_flops, text_tower_flops, learner_flops, scoring_flops, selection_flops,
-        reference_scoring_flops, total_flops, reference_training_flops, reference_training_share_flops
-    FROM v_costs WHERE experiment = :experiment"""
+_COSTS = "SELECT * FROM v_costs WHERE experiment = :experiment"
+# Without patches and environments, which can be gigabytes for thousands of attempts.
+_ATTEMPTS = """
+    SELECT label, seed, fingerprint, number, state, reason, started_at, heartbeat_at, ended_at, first_step,
+        exit_code, host, device, log, git_commit, COALESCE(LENGTH(git_patch), 0) AS changes, versions,
+        code_commit, COALESCE(LENGTH(code_patch), 0) AS code_changes, sources, inputs
+    FROM v_attempts WHERE experiment = :experiment"""
 _METRICS = """
     SELECT label, seed, name, step, value
     FROM v_metrics WHERE experiment = :experiment AND name IN :names"""
@@ -206,11 +209,24 @@ def runs_of(store: Snapshot, experiment: str) -> pd.DataFrame:
     return runs.sort_values(["position", "label", "seed"], ignore_index=True)
 
 
+def costs_of(store: Snapshot, experiment: str) -> pd.DataFrame:
+    """Read the costs of an experiment's runs, with all columns of `v_costs`."""
+    return store.select(_COSTS, experiment=experiment).sort_values(["label", "seed"], ignore_index=True)
+
+
+def attempts_of(store: Snapshot, experiment: str) -> list[dict[str, Any]]:
+    """Read the attempts at an experiment's runs, in any order, with the columns of `_ATTEMPTS`.
+
+    changes and code_changes are the lengths of the patches with uncommitted changes.
+    """
+    return store.rows(_ATTEMPTS, experiment=experiment)
+
+
 def _frames(store: Snapshot, experiment: str) -> Frames:
     runs = store.once(runs_of, experiment)
     if runs.empty:
         store.check_known(experiment)
-    costs = store.select(_COSTS, experiment=experiment).sort_values(["label", "seed"], ignore_index=True)
+    costs = store.once(costs_of, experiment)
     configs = runs[["run", "label", "seed", "point", "config"]]
     scores = _scores(store, experiment, runs)
     columns = zip(*(runs[name] for name in ("run", "label", "point", "needed")), strict=True)

@@ -25,8 +25,8 @@ SCALES = ("smoke", "mini")
 CONCEPTS = ["label", "size", "position", "background"]
 """Metadata columns with the content of images, for CABS."""
 
-WHOLE, FLOPS, TIME = "", "-flops", "-time"
-"""Suffixes of the names of runs with the same number of examples, FLOPs, or seconds as JEST."""
+FLOPS, TIME = "-flops", "-time"
+"""Suffixes of the names of runs with the same number of FLOPs or seconds as JEST, instead of examples."""
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:

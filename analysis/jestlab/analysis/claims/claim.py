@@ -69,8 +69,7 @@ class _Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_nulls(cls, data: Any) -> Any:
-        is_mapping = isinstance(data, Mapping)
-        if not is_mapping:
+        if not isinstance(data, Mapping):
             return data
         known = cls.model_fields
         return {key: value for key, value in data.items() if value is not None or key not in known}

@@ -162,7 +162,7 @@ def code_of(attempt: Mapping[str, Any]) -> str:
     if attempt["sources"]:
         parts.append(f"code {_files_text(attempt['sources'])}")
         if attempt["code_commit"]:
-            parts[0] += f" of {commit_text(attempt['code_commit'], attempt['code_patched'])}"
+            parts[0] += f" of {commit_text(attempt['code_commit'], attempt['code_changes'])}"
     elif attempt["program"] not in OWN_PROGRAMS:
         parts.append("code not recorded")
     if attempt["inputs"]:

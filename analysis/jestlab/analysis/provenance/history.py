@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
-from ..results import Snapshot, opens_store, runs_of
+from ..results import Snapshot, attempts_of, costs_of, opens_store, runs_of
 from .code import code_of, commit_text, names_of, parsed
 from .warnings import retractions
 
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STUDY = "SELECT * FROM v_experiments WHERE experiment = :experiment"
-# Without patches and environments, which can be gigabytes for thousands of attempts.
-_ATTEMPTS = """
-    SELECT label, seed, fingerprint, number, state, reason, started_at, heartbeat_at, ended_at,
-        exit_code, host, device, log, git_commit, versions, code_commit, sources, inputs,
-        CASE WHEN git_patch IS NULL OR git_patch = '' THEN 0 ELSE 1 END AS patched,
-        CASE WHEN code_patch IS NULL OR code_patch = '' THEN 0 ELSE 1 END AS code_patched
-    FROM v_attempts WHERE experiment = :experiment"""
 _ACCEPTED = "SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"
-_COSTS = "SELECT * FROM v_costs WHERE experiment = :experiment"
 
 
 @dataclass(frozen=True)
@@ -42,10 +34,9 @@ class History:
         spec: The resolved spec.
         imported_from: Name of the archive that it was imported from; None if it was launched in this lab.
         runs: From `results.runs_of`.
-        attempts: The attempts in the order of the runs, with the columns of `_ATTEMPTS` and program, and None
-            for missing values. Times are UTC, to the second. git_commit and patched (whether there were
-            uncommitted changes) are about jestlab's code; code_commit, code_patched, and sources and inputs
-            (file → SHA-256) about custom code.
+        attempts: The attempts in the order of the runs, with the columns of `attempts_of` and program, and
+            None for missing values. Times are UTC, to the second. git_commit and changes are about jestlab's
+            code; code_commit, code_changes, and sources and inputs (file → SHA-256) about custom code.
         costs: One row per run, in the order of the runs, with all columns of `v_costs`.
         retracted: Fingerprint → why the run's results are wrong.
         accepted: One line for each acceptance of differences between runs.
@@ -87,15 +78,14 @@ def load(store: Snapshot, experiment: str) -> History | None:
         return None
     [study] = studies
     runs = store.once(runs_of, experiment)
-    costs = runs[["label", "seed"]].merge(store.select(_COSTS, experiment=experiment), on=["label", "seed"])
+    costs = runs[["label", "seed"]].merge(store.once(costs_of, experiment), on=["label", "seed"])
     positions = {run: position for position, run in enumerate(runs["fingerprint"])}
     programs = runs["program"].tolist()
-    attempts = store.rows(_ATTEMPTS, experiment=experiment)
+    attempts = [{**attempt} for attempt in store.once(attempts_of, experiment)]
     attempts.sort(key=lambda row: (positions[row["fingerprint"]], row["label"], row["number"]))
     for attempt in attempts:
         attempt["program"] = programs[positions[attempt["fingerprint"]]]
         attempt |= {name: parsed(attempt[name]) for name in ("versions", "sources", "inputs")}
-        attempt |= {name: bool(attempt[name]) for name in ("patched", "code_patched")}
         for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
             attempt[name] = str(attempt[name])[:19] if attempt[name] else None
     return History(
@@ -145,14 +135,14 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     options += f" --scope {scope}" if scope != "scoring" else ""
     custom = Counter(code for attempt in attempts if (code := code_of(attempt)))
     jestlab = Counter(
-        f"jestlab {commit_text(attempt['git_commit'], attempt['patched'])} on "
+        f"jestlab {commit_text(attempt['git_commit'], attempt['changes'])} on "
         f"{attempt['device'] or 'an unknown device'}"
         for attempt in attempts
     )
     caveats = []
     if history.imported_from is not None:
         caveats.append(f"The experiment was imported from {history.imported_from}: another lab ran it.")
-    if any(attempt["patched"] for attempt in attempts):
+    if any(attempt["changes"] for attempt in attempts):
         caveats.append(
             "jestlab's code had uncommitted changes. The store has them: "
             f"jestlab query \"SELECT git_patch FROM v_attempts WHERE experiment = '{history.experiment}'\""

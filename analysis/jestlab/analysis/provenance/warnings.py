@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..results import Snapshot, opens_store, runs_of
+from ..results import Snapshot, attempts_of, opens_store, runs_of
 from .code import JESTLAB, Accepted, Made, differing, made_by, made_with_different, odd_ones
 
 MIXED = "‡"
@@ -20,10 +20,6 @@ MIXED = "‡"
 ADOPTED = "adopted"
 """Program of the runs that `jestlab adopt` imported."""
 
-_ATTEMPTS = """
-    SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
-        LENGTH(git_patch) AS changes
-    FROM v_attempts WHERE experiment = :experiment"""
 _ACCEPTED = "SELECT accepted FROM v_acceptances WHERE experiment = :experiment"
 _RETRACTED = "SELECT fingerprint, reason FROM v_retractions WHERE experiment = :experiment"
 
@@ -68,7 +64,7 @@ class Origins:
         for name in experiments:
             packages = store.study(name)[1].get("record", {}).get("packages", ())
             attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-            for row in store.rows(_ATTEMPTS, experiment=name):
+            for row in store.once(attempts_of, name):
                 attempts[row["fingerprint"]].append(row)
             runs = store.once(runs_of, name)[["fingerprint", "program", "config"]]
             for run, program, config in runs.itertuples(index=False):

@@ -245,7 +245,7 @@ def _state(run: Record) -> str:
 def _attempt_texts(attempt: Record) -> list[str]:
     """Return number, state, host and device, code, start and end, and log; empty texts if unknown."""
     reason = (attempt["reason"] or "").strip().partition("\n")[0]
-    jestlab = f"jestlab {commit_text(attempt['git_commit'], attempt['patched'])}"
+    jestlab = f"jestlab {commit_text(attempt['git_commit'], attempt['changes'])}"
     return [
         str(attempt["number"]),
         f"{attempt['state']}: {reason}" if reason else attempt["state"],

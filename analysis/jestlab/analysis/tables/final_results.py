@@ -122,15 +122,15 @@ class Finals:
     def gaps(self) -> list[str]:
         """A note for each label that is a reference, has runs that didn't complete, or lacks scores."""
         frames, shown = self.frames, self.frames.shown
-        by_label = frames.runs.groupby("label")
-        missing = self.runs[frames.averaged].isna().groupby(self.runs["label"]).any().T.to_dict()
+        missing = self.runs[frames.averaged].isna().groupby(self.runs["label"]).any().to_dict("index")
+        incomplete = frames.runs[~frames.runs["state"].isin(["COMPLETED", *LOST])]
+        seeds = "seed " + incomplete["seed"].astype(str) + " " + incomplete["state"]
+        states = seeds.groupby(incomplete["label"]).agg(list)
         apart = frames.apart_from(self.baseline)
         notes = []
         for label in frames.labels:
             texts = ["a reference that other runs depend on; not ranked"] * (label in apart)
-            texts += filter(None, [frames.lost.get(label)])
-            states = by_label.get_group(label).set_index("seed")["state"].items()
-            texts += [f"seed {seed} {state}" for seed, state in states if state not in ("COMPLETED", *LOST)]
+            texts += [*filter(None, [frames.lost.get(label)]), *states.get(label, [])]
             if DIVERGED in frames.fates[label]:
                 texts.append("not ranked")
             elif lacking := [str(name) for name, is_missing in missing.get(label, {}).items() if is_missing]:

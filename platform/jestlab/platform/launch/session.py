@@ -302,11 +302,8 @@ def _is_complete(runs: Sequence[PlannedRun]) -> bool:
 
 def _cannot_complete(plan: Plan, outcome: LaunchOutcome) -> set[str]:
     """Return the fingerprints of runs that ended without completing, and of all that depend on them."""
-    stuck = {run for run, state in outcome.states.items() if state != RunState.COMPLETED}
-    for run in plan.runs:  # dependencies first
-        if stuck.intersection(run.needs.values()):
-            stuck.add(run.fingerprint)
-    return stuck
+    ended = {run for run, state in outcome.states.items() if state != RunState.COMPLETED}
+    return {*with_dependents(ended, [(run.fingerprint, run.needs.values()) for run in plan.runs])}
 
 
 def _runs_to_rerun(options: LaunchOptions, plan: Plan, differences: ResultChanges) -> list[str]:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -333,7 +333,7 @@ def _code_state() -> list[Any]:
     return [(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 
 
-def store_state(store: Store, study: str, parts: Collection[str] = ()) -> Iterator[Sequence[str]]:
+def store_state(store: Store, study: str, parts: Collection[str] = ()) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the rows of the store that the reports of a study, or of a union of `parts`, depend on."""
     is_member = MemberRow.experiment == study
     runs = select(MemberRow.run_id).where(is_member)
@@ -353,4 +353,4 @@ def store_state(store: Store, study: str, parts: Collection[str] = ()) -> Iterat
     queries += (select(func.count(), func.max(column)) for column in latest)
     with store.reading() as connection:
         for query in queries:
-            yield sorted(repr(tuple(row)) for row in connection.execute(query))
+            yield sorted(map(tuple, connection.execute(query)))  # the first columns differ

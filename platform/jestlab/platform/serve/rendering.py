@@ -61,6 +61,12 @@ def render(template: str, here: str = "", **values: Any) -> str:
     return _environment().get_template(template).render(here=here, **values)
 
 
+def compile_templates() -> None:
+    """Compile all templates, so that no request waits for it."""
+    for template in _environment().list_templates(["j2"]):
+        _environment().get_template(template)
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import PackageLoader

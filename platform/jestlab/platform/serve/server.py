@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 import socket
 import sqlite3
@@ -44,15 +45,19 @@ def serve(
         StoreError: A lab's store can't be read.
     """
     # The first request would wait for pandas and SciPy, and for templates.
-    import pandas  # noqa: F401
+    import pandas as pd
     import scipy.special  # noqa: F401
     import uvicorn
 
     from jestlab.analysis.report.html import template
     from jestlab.platform.serve.app import application
     from jestlab.platform.serve.labs import Labs
+    from jestlab.platform.serve.rendering import compile_templates
 
     template()
+    compile_templates()
+    pd.options.mode.string_storage = "python"  # Arrow's strings are slow to read one by one
+    gc.set_threshold(50_000)  # ten thousand runs are a million objects, which are not garbage
     if token is not None and len(token) < 16:
         raise UserError("the token is shorter than 16 characters: set a longer one, or none for a new one")
     with closing(sqlite3.connect(":memory:")) as connection:  # sets the limit of the process

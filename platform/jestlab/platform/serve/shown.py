@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import select, text
 
 from jestlab.analysis import units
-from jestlab.analysis.metrics import MOST_SHARE, Metrics
+from jestlab.analysis.metrics import Metrics
 from jestlab.analysis.tables.show import heading
 from jestlab.platform.launch.status import LOSS
 from jestlab.platform.serve.experiment import curves_of, finite
@@ -64,12 +64,9 @@ class ShownRun:
         )
         record = store.run(fingerprint)
         spec = store.spec(places[0].experiment) if places else {}
-        metrics = Metrics.of_spec(spec, [record.program])
-        # As in `Frames.declared`, scores that are too large for a share of 1 are percentages.
-        large = {each.name for each in evaluations if abs(each.value or 0.0) > MOST_SHARE}
-        named = {name: Metrics(metrics.declared).of(name) for name in large}
-        of_hundred = {name: metric.of_hundred for name, metric in named.items() if metric.in_percent}
-        metrics = replace(metrics, declared={**metrics.declared, **of_hundred})
+        values = ((abs(each.value or 0.0), each.name) for each in evaluations)
+        largest = {name: value for value, name in sorted(values) if value < math.inf}
+        metrics = Metrics.of_spec(spec, [record.program]).rescaled(largest)
         return cls(served, record, places, evaluations, metrics)
 
     @property
