@@ -111,8 +111,9 @@ def _files(page: ReportPage, folders: Sequence[Path], only: str | None = None) -
 
     for part in page.tables:
         if only in (None, part.name):
-            csv, latex = part.table.csv(), part.table.latex()
-            add(part.name, csv, {f"{part.name}.tex": latex.encode(), f"{part.name}.csv": csv.encode()})
+            table, csv = part.table, part.table.csv()
+            texts = {"tex": table.latex(), "csv": csv, "md": table.markdown()}
+            add(part.name, csv, {f"{part.name}.{form}": text.encode() for form, text in texts.items()})
     # The figures of a union are in the reports of its studies.
     for plot in [] if page.is_union else [plot for part in page.figures for plot in part.plots]:
         if only in (None, plot.name):

@@ -105,15 +105,12 @@ def fragment(
         image: Returns the `src` and the `width` of a figure.
         log: Links to logs.
         place: Address of its files, with FILE instead of a name; empty if they are embedded.
-        embedded: Name → content of the embedded files; tables in Markdown are added.
+        embedded: Name → content of the embedded files.
         document: Scripts, style, and policy of a document.
     """
     from markupsafe import Markup
 
-    files = {
-        **(embedded or {}),
-        **{f"{part.name}.md": part.shown.markdown().encode() for part in page.tables},
-    }
+    files = embedded or {}
     data = {
         "figures": {part.name: {"variants": part.variants} for part in page.figures if part.variants},
         "files": {name: _base64(gzip.compress(content, mtime=0)) for name, content in files.items()},

@@ -129,7 +129,8 @@ def read_status(
     unique = list({run.fingerprint for run in runs})
     standings, needs = leases.standings(store, unique), store.needs(unique)
     started = [fingerprint for fingerprint, run in standings.items() if run.state not in WAITING]
-    progress = store.progress(started, (LOSS, EXAMPLES, FLOPS))
+    running = [fingerprint for fingerprint in started if standings[fingerprint].state == RunState.RUNNING]
+    progress = store.progress(started, (LOSS,)) | store.progress(running, (LOSS, EXAMPLES, FLOPS))
     titles = {
         run.fingerprint: f"{run.label}/{run.seed}" for run in reversed([row.run for row in known] or runs)
     }
