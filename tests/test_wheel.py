@@ -1,6 +1,8 @@
 """A wheel of jestlab, in environments that contain nothing else."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -84,12 +86,19 @@ def test_its_core_launches_commands_and_names_the_extra_of_jest(wheel, tmp_path)
     jestlab("init", "mine.yaml")  # a command's study, without JAX
     assert "9 to run" in jestlab("plan", "mine.yaml").stdout
     assert "[9/9] COMPLETED" in jestlab("launch", "mine.yaml").stdout
+    (tmp_path / "work" / "jestlab").mkdir()  # not a part of the package, although workers can import it
+    (tmp_path / "work" / "jestlab" / "notes.py").write_text("rate = 1\n")
     (tmp_path / "work" / "script.py").write_text(SCRIPT)
     python = str(tmp_path / "other" / "bin" / "python")
     (tmp_path / "work" / "apart.yaml").write_text(STUDY.replace("PYTHON", python))
     said = jestlab("launch", "apart.yaml")
     assert "[4/4] COMPLETED" in said.stdout
     assert "| fast" in jestlab("table", "apart").stdout
+    query = "SELECT git_commit, versions FROM v_attempts"
+    attempts = json.loads(jestlab("query", query, "--format", "json").stdout)
+    [recorded] = {(each["git_commit"], json.loads(each["versions"])["jestlab"]) for each in attempts}
+    assert recorded[0] is None and re.fullmatch(r".+\+code\.[0-9a-f]{12}", recorded[1])
+    assert jestlab("plan", "apart.yaml").stderr == ""  # no warning of different versions
     assert Path(jestlab("report", "apart").stdout.split()[-1]).suffix == ".html"
     said = jestlab("launch", "quickstart", code=1)
     assert said.stderr == "jestlab: jax isn't installed: pip install 'jestlab[jax]'\n"

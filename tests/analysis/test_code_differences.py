@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jestlab.analysis import tables
-from jestlab.analysis.provenance import code
+from jestlab.analysis.provenance import code, history
 from jestlab.analysis.report import gather
 from jestlab.analysis.tables.explain import explain
 
@@ -30,7 +30,9 @@ def test_lists_what_a_run_was_made_with():
     assert code.made_by("train", [attempt(**recorded, changes=7)])["jestlab"] == {
         "c0 with 7 characters of changes"
     }
-    assert code.made_by("train", [attempt(versions={"jestlab": "0.1"})])["jestlab"] == {"0.1"}
+    installed = attempt(versions={"jestlab": "0.1+code.ab"}, changes=0)
+    assert code.made_by("train", [installed])["jestlab"] == {"0.1+code.ab"}
+    assert "jestlab" not in code.made_by("command", [installed])
     assert code.made_by("command", [attempt()]) == code.made_by("command", []) == {}
 
 
@@ -50,7 +52,7 @@ def test_one_phrase_for_all_differences():
     items = ["code ridge.py", "data x.csv", "code noise.py", "package numpy", "jestlab"]
     assert code.made_with_different(items) == (
         "made with different code (ridge.py, noise.py), data (x.csv), package versions (numpy) "
-        "and commits of jestlab"
+        "and versions of jestlab"
     )
 
 
@@ -104,6 +106,26 @@ def test_cells_that_mix_are_marked(recorded):
     assert "‡" in table.render("md") and "‡" in table.render("latex")
     parts = {part.name: part for part in gather(recorded.url, "study").tables}
     assert parts["summary"].table.mixed == {"independent", "joint"}
+
+
+def test_cells_that_mix_code_of_an_installed_jestlab_are_marked(study):
+    """Rows may differ, as for commits; a number's explanation and the page of a report name the code."""
+    study.execute("UPDATE v_runs SET program = 'train', config = '{}'")
+    for run, digits in {"reference": "11", "uniform": "11", "independent": "22", "joint": "12"}.items():
+        for seed, digit in enumerate(digits):
+            versions = json.dumps({"jestlab": f"0.1.0+code.{digit * 12}"})
+            study.attempt(run, seed, started_at="2026", first_step=0, device="TPU", versions=versions)
+    table = summary(study)
+    assert marked(table) == {"reference": "", "uniform": "", "independent": "", "joint": "‡"}
+    assert "‡ joint: seeds were made with different versions of jestlab" in table.notes
+    told = str(explain(study.url, table, "joint", "score"))
+    assert "jestlab 0.1.0 (installed, code 111111111111)" in told
+    whole = history.load(study.url, "study")
+    code_that_ran = history.recipe(whole, None, "scoring").code
+    digits = "111111111111", "222222222222"
+    assert {f"jestlab 0.1.0 (installed, code {each}) on TPU" for each in digits} == {
+        line.partition(": ")[0] for line in code_that_ran if line.startswith("jestlab")
+    }
 
 
 def test_accepted_differences_are_not_marked(recorded):

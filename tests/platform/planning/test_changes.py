@@ -98,17 +98,24 @@ def test_data_are_compared_with_what_is_there_now(store, tmp_path):
     assert not since["code"]
 
 
-def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"git_commit": "c0"}, {"git_commit": "c0", "git_patch": "diff"}),
+        ({"versions": {"jestlab": "0.1.0+code.ab"}}, {"versions": {"jestlab": "0.1.0+code.cd"}}),
+    ],
+)
+def test_a_version_of_jestlab_is_said_where_results_of_one_cell_mix(store, first, second):
     written = {"name": "own", "runs": {"failed": {"optimizer.learning_rate": 1}, "a": {}}, "seeds": 2}
-    failed, made = {"state": RunState.FAILED}, {"git_commit": "c0"}
-    planned = recorded(store, written, failed, made, failed, made | {"git_patch": "diff"})
-    assert lines(store, planned) == ["seeds of a were made with different commits of jestlab"]
+    failed = {"state": RunState.FAILED}
+    planned = recorded(store, written, failed, first, failed, second)
+    assert lines(store, planned) == ["seeds of a were made with different versions of jestlab"]
     found = changes(store, planned.study, planned.runs)
     assert list(found.older.values()) == [["jestlab"]]  # of two that began at once, one
     states = store.states(planned.fingerprints) | dict.fromkeys(found.older, RunState.PENDING)
     assert changes(store, planned.study, planned.with_states(states).runs).lines("own") == []
     one_each = {name: {"optimizer.learning_rate": rate} for name, rate in (("a", 0.25), ("b", 0.5))}
-    planned = recorded(store, {"name": "apart", "runs": one_each}, {}, {"git_commit": "c1"})
+    planned = recorded(store, {"name": "apart", "runs": one_each}, {}, second)
     assert lines(store, planned) == []
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import labs_support as labs
 import plans_support as plans
 from pytest import approx
-from sqlalchemy import text
+from sqlalchemy import text, update
 from tests.platform.serve.conftest import STUDY, record
 from tests.waiting import wait_until
 
@@ -24,6 +24,7 @@ from jestlab.platform.serve import experiment, results
 from jestlab.platform.serve import labs as serving_labs
 from jestlab.platform.store.annotations import Subject, notes, save_query, saved_queries, tags
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import AttemptRow
 
 RUN = plans.run("joint", config={"steps": 3})
 
@@ -244,6 +245,23 @@ def test_the_page_of_a_run_folds_failures_and_shows_the_exception_first(lab, cli
     assert "<b>ValueError: step 4 (exit code 1)</b> ×2" in banner and "#log" in banner
     rows = re.findall(r'<tr><th scope="row">([^<]*)</th>.*?<b>(.*?)</b>', page[page.index('id="attempts"') :])
     assert rows == [("1", "ValueError: no device (exit code 1)"), ("2–3", "ValueError: step 4 (exit code 1)")]
+
+
+def test_the_page_of_a_run_names_the_code_of_an_installed_jestlab(lab, client):
+    """Attempts with different code aren't folded, and custom code is listed after it, or alone."""
+    failing = plans.run("joint", config={"steps": 3})
+    codes = "0.1.0+code.111111111111", "0.1.0+code.222222222222", None
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, plans.plan(failing))
+        for number, jestlab in enumerate(codes, start=1):
+            plans.begun(store, failing, lab.root / failing.directory).fail("exit code 1: no device")
+            versions = json.dumps({"jestlab": jestlab}) if jestlab else None
+            made = {"git_commit": None, "git_patch": None, "versions": versions, "code_commit": "c0ffee"}
+            with store.writing() as connection:
+                connection.execute(update(AttemptRow).where(AttemptRow.number == number).values(**made))
+    page = client(lab).get(f"/run/{failing.fingerprint}").text
+    shown = re.findall(r'data-label="code">([^<]*)<', page)
+    assert shown == [f"{codes[0]}; custom c0ffee", f"{codes[1]}; custom c0ffee", "custom c0ffee"]
 
 
 def test_charts_of_a_run_have_all_axes_and_units(lab, runs, client):

@@ -3,7 +3,10 @@
 import hashlib
 import os
 import subprocess
+from importlib.machinery import PathFinder
+from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import labs_support as labs
@@ -12,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from jestlab.analysis.provenance import checkout
 from jestlab.platform.redaction import PARTS
 from jestlab.platform.store import provenance
 from jestlab.platform.store.store import Store
@@ -67,6 +71,61 @@ def test_ignores_a_repository_that_only_contains_an_installation(tmp_path, place
     (tmp_path / "notes.txt").write_text("my_password = 'correct-horse'\n")
     about = provenance.collect(code)
     assert (about.git_commit, about.git_patch) == (None, None)
+
+
+PORTIONS = ("analysis", "experiments", "models", "platform")
+
+
+@pytest.fixture
+def installed_version(monkeypatch):
+    """Return a function that returns the version of the jestlab in these folders, which aren't a checkout."""
+
+    def found(*folders: Path) -> str:
+        places = [str(folder / "jestlab") for folder in folders]
+        find = SimpleNamespace(find_spec=lambda name: PathFinder.find_spec(name, places))
+        monkeypatch.setattr(checkout, "util", find)
+        return checkout.jestlab_version.__wrapped__()
+
+    monkeypatch.setattr(checkout.Checkout, "of", lambda file: None)
+    return found
+
+
+def write_portions(*folders: Path) -> None:
+    for portion, folder in zip(PORTIONS, folders, strict=True):
+        (folder / "jestlab" / portion).mkdir(parents=True)
+        (folder / "jestlab" / portion / "__init__.py").write_text(f"name = {portion!r}\n")
+
+
+def test_the_version_of_an_installed_jestlab_has_a_digest_of_its_code(tmp_path, installed_version):
+    site, sources = tmp_path / "site-packages", tmp_path / "sources"
+    write_portions(*[site] * 4)
+    first = installed_version(site)
+    number, _, digest = first.partition("+code.")
+    assert number == version("jestlab") and len(digest) == 12 and int(digest, 16)
+    write_portions(*(sources / portion for portion in PORTIONS))
+    assert installed_version(*(sources / portion for portion in PORTIONS)) == first
+    losses = site / "jestlab" / "models" / "losses.py"
+    losses.write_text("rate = 1\n")
+    second = installed_version(site)
+    losses.write_text("rate = 1\n# a comment\n")
+    third = installed_version(site)
+    losses.rename(losses.with_name("loss.py"))
+    assert len({first, second, third, installed_version(site)}) == 4
+    losses.with_name("loss.py").rename(losses)
+    (site / "jestlab" / "models" / "__pycache__").mkdir()
+    (site / "jestlab" / "models" / "__pycache__" / "losses.cpython-311.pyc").write_bytes(b"0")
+    (tmp_path / "jestlab").mkdir()  # a folder of that name is in a namespace package, too
+    (tmp_path / "jestlab" / "notes.py").write_text("1\n")
+    assert installed_version(tmp_path, site) == third
+
+
+def test_attempts_record_the_digest_only_without_a_checkout(tmp_path, monkeypatch):
+    assert provenance.collect(made(tmp_path)).versions["jestlab"] == version("jestlab")
+    monkeypatch.setattr(checkout.Checkout, "of", lambda file: None)
+    monkeypatch.setattr(provenance, "jestlab_version", checkout.jestlab_version.__wrapped__)
+    about = provenance.collect(tmp_path)
+    assert about.git_commit is None and "+code." in about.versions["jestlab"]
+    assert provenance.versions(["jestlab"])["jestlab"] == about.versions["jestlab"]
 
 
 SECRETS = [

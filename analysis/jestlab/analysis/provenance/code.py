@@ -27,7 +27,7 @@ JESTLAB = "jestlab"
 OWN_PROGRAMS = frozenset({"train", "embed", "score", "diagnose", "weights"})
 """jestlab's own programs: their results depend on jestlab's code."""
 
-_KINDS = {"package": "package versions", JESTLAB: "commits of jestlab"}
+_KINDS = {"package": "package versions", JESTLAB: "versions of jestlab"}
 
 Made = Mapping[str, frozenset[str]]
 """Code, data, and packages of a run: item → values."""
@@ -168,6 +168,14 @@ def code_of(attempt: Mapping[str, Any]) -> str:
     if attempt["inputs"]:
         parts.append(f"data {_files_text(attempt['inputs'])}")
     return ", ".join(parts)
+
+
+def jestlab_of(attempt: Mapping[str, Any]) -> str:
+    """Describe the version of jestlab that made one of `History.attempts`: its commit or installed code."""
+    version, _, code = (attempt["versions"] or {}).get(JESTLAB, "").partition("+code.")
+    if code:
+        return f"jestlab {version} (installed, code {code})"
+    return f"jestlab {commit_text(attempt['git_commit'], attempt['changes'])}"
 
 
 def commit_text(commit: str | None, patched: Any) -> str:

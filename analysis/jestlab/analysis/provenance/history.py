@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, attempts_of, costs_of, opens_store, runs_of
-from .code import code_of, commit_text, names_of, parsed
+from .code import code_of, jestlab_of, names_of, parsed
 from .warnings import retractions
 
 if TYPE_CHECKING:
@@ -135,9 +135,7 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     options += f" --scope {scope}" if scope != "scoring" else ""
     custom = Counter(code for attempt in attempts if (code := code_of(attempt)))
     jestlab = Counter(
-        f"jestlab {commit_text(attempt['git_commit'], attempt['changes'])} on "
-        f"{attempt['device'] or 'an unknown device'}"
-        for attempt in attempts
+        f"{jestlab_of(attempt)} on {attempt['device'] or 'an unknown device'}" for attempt in attempts
     )
     caveats = []
     if history.imported_from is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from ..claims.evidence import Verdict
@@ -12,7 +13,7 @@ from ..claims.judged import Judged
 from ..colors import LabelColor
 from ..connection import shown
 from ..figures import Plot
-from ..provenance.checkout import jestlab_version
+from ..provenance.checkout import Checkout, jestlab_version
 from ..provenance.history import History, Recipe
 from ..tables.core import Table
 from .answer import Answer
@@ -177,14 +178,14 @@ class ReportPage:
     @cached_property
     def sources(self) -> dict[str, Any]:
         """Entries that all provenance files share; without a date, so that equal results give equal bytes."""
-        version, commit = jestlab_version()
-        runs = self.history.runs
+        runs, own = self.history.runs, Checkout.of(Path(__file__))
+        commit = own and own.commit + (" with changes" if own.changes("--name-only") else "")
         return {
             "store": shown(self.url),  # without its password
             "experiment": self.history.experiment,
             "options": self.options,
             "newest_result": self.history.newest(),
-            "jestlab": {"version": version, "commit": commit},
+            "jestlab": {"version": jestlab_version(), "commit": commit},
             "runs": dict(zip(map(str, runs["fingerprint"]), map(str, runs["state"]), strict=True)),
         }
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..configs import flat
-from ..provenance.code import code_of, commit_text
+from ..provenance.code import code_of, jestlab_of
 from ..provenance.history import History, load
 from ..results import Snapshot
 from .core import Record, Table, plain, records
@@ -245,12 +245,11 @@ def _state(run: Record) -> str:
 def _attempt_texts(attempt: Record) -> list[str]:
     """Return number, state, host and device, code, start and end, and log; empty texts if unknown."""
     reason = (attempt["reason"] or "").strip().partition("\n")[0]
-    jestlab = f"jestlab {commit_text(attempt['git_commit'], attempt['changes'])}"
     return [
         str(attempt["number"]),
         f"{attempt['state']}: {reason}" if reason else attempt["state"],
         ", ".join(filter(None, (attempt["host"], attempt["device"]))),
-        "; ".join(filter(None, (code_of(attempt), jestlab))),
+        "; ".join(filter(None, (code_of(attempt), jestlab_of(attempt)))),
         " to ".join(filter(None, (attempt["started_at"], attempt["ended_at"]))),
         attempt["log"] or "",
     ]

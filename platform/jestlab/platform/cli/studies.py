@@ -172,18 +172,18 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
     first run starts, a study can be registered again.
     """
     from jestlab.analysis.claims.registration import digest_of
+    from jestlab.analysis.provenance.checkout import Checkout
     from jestlab.platform.launch.options import LaunchOptions
     from jestlab.platform.launch.session import plan_study
     from jestlab.platform.planning import deciding
     from jestlab.platform.store.annotations import register
-    from jestlab.platform.store.provenance import Checkout
     from jestlab.platform.store.store import Store
 
     claims = sum(len(part.claims) for part in (study, *study.studies.values()))
     if not claims:
         raise UserError(f"{study.name} has no claims: write `claims` in its spec")
     plan = plan_study(lab, study, LaunchOptions())
-    checkout = Checkout.of(Path(__file__).parents[1])
+    checkout = Checkout.of(Path(__file__))
     commit = None if checkout is None else checkout.commit
     content = deciding.registered_content(plan)
     with closing(Store.open(lab.store_url)) as store:

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jestlab.analysis.provenance.checkout import repository_of
 from jestlab.models.extensions import references
 from jestlab.models.extensions.content import followed, module_files
 from jestlab.platform.plugins import files_of
 from jestlab.platform.programs.command import known_words
-from jestlab.platform.store.provenance import repository_of
 
 MOST_FILES = 2_000
 """Maximum number of files of one program; others are left out."""

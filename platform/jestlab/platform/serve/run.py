@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from jestlab.analysis.colors import BASELINE
+from jestlab.analysis.provenance.code import parsed
 from jestlab.analysis.tables.show import heading
 from jestlab.platform import logs, programs
 from jestlab.platform.errors import StoreError, UserError, one_line_errors
@@ -89,11 +90,13 @@ def _folded(attempts: Iterable[Any]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for attempt in attempts:
         start, end = attempt.started_at, attempt.ended_at
+        installed = (parsed(attempt.versions) or {}).get("jestlab", "")
+        own = _code(attempt.git_commit, attempt.git_patch) or installed
         custom = _code(attempt.code_commit, attempt.code_patch)
         row = {
             "state": attempt.state,
             "where": ", ".join(filter(None, (attempt.executor, attempt.host, attempt.device))),
-            "code": _code(attempt.git_commit, attempt.git_patch) + (f"; custom {custom}" if custom else ""),
+            "code": "; ".join(filter(None, (own, custom and f"custom {custom}"))),
             "error": headline(attempt.reason or ""),
             "detail": attempt.reason or "",
             "number": attempt.number,

@@ -22,8 +22,8 @@ from urllib.parse import unquote
 
 from sqlalchemy import select
 
-from jestlab.analysis.provenance.checkout import git, output_of
-from jestlab.analysis.provenance.code import DECISIVE
+from jestlab.analysis.provenance.checkout import Checkout, jestlab_version, output_of
+from jestlab.analysis.provenance.code import DECISIVE, commit_text
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.digests import digest_of
 from jestlab.platform.redaction import PARTS, SECRET_NAME, without_secrets, without_values
@@ -45,78 +45,18 @@ MOST_FILE_BYTES = 256 * 1024
 MOST_BYTES = 4 * 1024 * 1024
 """The same, for all files of one run together."""
 
-_WORKER = "platform/jestlab/platform/worker.py"  # from the top of jestlab's checkout
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
 # This filter ignores arguments of calls: it would miss the secret in `login("…")`.
 _CALLS = "detect_secrets.filters.heuristic.is_indirect_reference"
-_DIFF = ("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color")
 _SCRIPTS = frozenset({".py", ".sh", ".bash", ".zsh", ".pl", ".rb", ".js", ".ts", ".jl", ".r", ".lua"})
 
 _JAX = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain")
-_PACKAGES = ("jestlab", *_JAX, "numpy", "sentencepiece", "sqlalchemy", "xmanager")
+_PACKAGES = (*_JAX, "numpy", "sentencepiece", "sqlalchemy", "xmanager")
 
 
-# ---- checkouts
-
-
-@dataclass(frozen=True)
-class Checkout:
-    """A Git checkout.
-
-    Attributes:
-        commit: The commit that is checked out.
-        folder: Folder of the code in the repository; empty for all of it.
-        place: Any folder of the code, on this machine.
-    """
-
-    commit: str
-    folder: str
-    place: Path
-
-    @classmethod
-    def of(cls, code: Path) -> Checkout | None:
-        """Return the checkout with jestlab's code; None if it is installed otherwise.
-
-        Git also finds the repository of a project with jestlab installed in its `.venv`. Its commit says
-        nothing about jestlab's code, and its changes are private.
-        """
-        known = git(code, "ls-files", "--full-name", "--error-unmatch", "worker.py")
-        commit = git(code, "rev-parse", "HEAD")
-        if known is None or commit is None or not known.strip().endswith(_WORKER):
-            return None
-        return cls(commit.strip(), known.strip().removesuffix(_WORKER), code)
-
-    @classmethod
-    def around(cls, file: Path) -> Checkout | None:
-        """Return the checkout that contains a user's file; None without one, or without a commit."""
-        if repository_of(file) is None:
-            return None
-        commit = git(file.parent, "rev-parse", "HEAD")
-        return None if commit is None else cls(commit.strip(), "", file.parent)
-
-    def has_changes(self) -> bool:
-        """Return whether the checkout has uncommitted changes."""
-        return bool(git(self.place, *_DIFF, "--name-only", "--", f":/{self.folder}"))
-
-    def patch(self, clean: Callable[[str], str]) -> str | None:
-        """Return the uncommitted changes, at most about `PATCH_BYTES`; `clean` replaces known secrets.
-
-        None without changes.
-        """
-        patch = git(self.place, *_DIFF, "--", f":/{self.folder}")
-        if not patch:
-            return None
-        patch = clean(patch)
-        left_out = len(patch) - PATCH_BYTES
-        patch = without_secret_lines(patch[:PATCH_BYTES])
-        return patch if left_out <= 0 else f"{patch}\n[{left_out} more characters left out]\n"
-
-
-def repository_of(file: Path) -> Path | None:
-    """Return the top of the repository that contains a file; None without one."""
-    return next((folder for folder in file.parents if (folder / ".git").exists()), None)
+# ---- the user's code
 
 
 def without_secret_lines(text: str) -> str:
@@ -135,9 +75,6 @@ def without_secret_lines(text: str) -> str:
     for number, kind in secrets.items():
         lines[number - 1] = f"{lines[number - 1][:1]}[a line is left out, which may hold a secret: {kind}]"
     return "\n".join(lines)
-
-
-# ---- the user's code
 
 
 def digests_of(files: Mapping[str, Path]) -> dict[str, str]:
@@ -252,12 +189,18 @@ def collect(code: Path, parts: Collection[str] = PARTS, run: RunDetails | None =
     """
     run = run or RunDetails()
     sources = run.sources
-    own = Checkout.of(code)
+    own = Checkout.of(code / "worker.py")
     users = None if sources is None else Checkout.around(next(iter(sources.values())))
     clean = cleaner()
 
     def patch(checkout: Checkout | None) -> str | None:
-        return checkout.patch(clean) if checkout is not None and "changes" in parts else None
+        """Return uncommitted changes without secrets, at most about `PATCH_BYTES`; None without any."""
+        if checkout is None or "changes" not in parts or not (changes := checkout.changes()):
+            return None
+        changes = clean(changes)
+        left_out = len(changes) - PATCH_BYTES
+        changes = without_secret_lines(changes[:PATCH_BYTES])
+        return changes if left_out <= 0 else f"{changes}\n[{left_out} more characters left out]\n"
 
     return Provenance(
         host=host_name(),
@@ -290,9 +233,9 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
     listed = ["host", "device", "package versions"]
     if "environment" in parts:
         listed.append(f"{len(kept_variables(os.environ))} environment variables")
-    if (checkout := Checkout.of(code)) is not None:
-        changes = " with uncommitted changes" if "changes" in parts and checkout.has_changes() else ""
-        listed.append(f"jestlab's commit {checkout.commit[:8]}{changes}")
+    if (checkout := Checkout.of(code / "worker.py")) is not None:
+        has_changes = "changes" in parts and checkout.changes("--name-only")
+        listed.append(f"jestlab's {commit_text(checkout.commit[:8], has_changes)}")
     if own_code:
         listed.append("custom code" if "sources" in parts else "digests of custom code")
     return f"each attempt records, without secrets: {', '.join(listed[:-1])}, and {listed[-1]}"
@@ -320,7 +263,7 @@ def versions(packages: Collection[str] = (), interpreter: str | None = None) -> 
         interpreter: Another Python, which determines the versions of `packages` and `DECISIVE`; without an
             answer of it, they are unknown.
     """
-    found = _installed([*_PACKAGES, *packages])
+    found = _installed([*_PACKAGES, *packages]) | {"jestlab": jestlab_version()}
     if interpreter is None:
         return found
     asked = (*DECISIVE, *packages)
