@@ -79,8 +79,7 @@ def without_secret_lines(text: str) -> str:
 
 def digests_of(files: Mapping[str, Path]) -> dict[str, str]:
     """Return the SHA-256 of each readable file by its name."""
-    found = {name: digest_of(file) for name, file in files.items()}
-    return {name: digest for name, digest in found.items() if digest is not None}
+    return {name: digest for name, file in files.items() if (digest := digest_of(file)) is not None}
 
 
 def store_texts(store: Store, files: Iterable[Path], clean: Callable[[str], str]) -> None:

@@ -246,8 +246,10 @@ def _begin(order: Mapping[str, Any], log: int, launcher: socket.socket) -> list[
 
 def main() -> int:
     """Serve the launcher at the other end of a socket; the first argument is the socket's descriptor."""
+    from jestlab.analysis.provenance.checkout import jestlab_version
     from jestlab.platform import worker  # before forks, so that jobs don't have to import it
 
+    jestlab_version()  # cached: jobs run the code imported here, even if its files change later
     # A launcher in the background (`nohup … &`) ignores SIGINT, which children inherit; jobs must handle it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
