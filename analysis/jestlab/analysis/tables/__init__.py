@@ -15,7 +15,7 @@ from ..errors import RequestError
 from ..frames import Frames
 from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
-from ..units import nearest, some
+from ..units import near, some
 from .claims import claims_table
 from .core import Table
 from .custom import custom_table
@@ -110,7 +110,8 @@ def table(
         cells = published.read(store)
         tables = dict.fromkeys([*NAMES, *map(str, cells["table"])])
         if name not in tables:
-            hint = nearest(name, [*tables, *store.experiments], list(tables))
+            known = f"experiments: {some(store.experiments) or 'none'}; tables: {some(list(tables))}"
+            hint = near(name, [*tables, *store.experiments]) or known
             raise RequestError(f"no table and no experiment {name!r}: {hint}")
         if not studies and baseline is not None:
             raise RequestError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
