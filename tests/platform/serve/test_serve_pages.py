@@ -13,7 +13,7 @@ import labs_support as labs
 import plans_support as plans
 import pytest
 from pytest import approx
-from sqlalchemy import text
+from sqlalchemy import text, update
 from tests.platform.serve.conftest import STUDY, record
 from tests.waiting import wait_until
 
@@ -28,6 +28,7 @@ from jestlab.platform.serve import labs as serving_labs
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.annotations import Subject, notes, save_query, saved_queries, tags
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import EvaluationRow, run_key
 
 RUN = plans.run("joint", config={"steps": 3})
 
@@ -217,6 +218,15 @@ def test_compared_curves_have_the_colors_of_their_labels(lab, runs, client):
     ]  # fmt: skip
     assert all(line["color"] == colors[line["name"].removeprefix("toy/")] for line in lines)
     assert [line["label"] for line in lines] == ["toy/joint", "toy/joint", "toy/uniform/0"]
+
+
+def test_whether_percent_is_from_0_to_100_is_decided_by_all_runs_of_a_study(lab, runs, client):
+    high = update(EvaluationRow).where(EvaluationRow.run_id == run_key(runs["joint/0"])).values(value=45.0)
+    with closing(Store.open(lab.store_url)) as store, store.writing() as connection:
+        connection.execute(high)
+    asks, run = client(lab), runs["uniform/0"]
+    [line] = json.loads(asks.get(f"/compare?run={run}&data").body)["charts"]["toy/score"]
+    assert line["y"] == approx([0.6]) and "<span>score 0.6%" in asks.get(f"/run/{run}").text
 
 
 def test_names_of_compared_runs_mean_one_run(tmp_path, lab, runs, client):

@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import func, literal_column, select
 
 from jestlab.analysis.provenance.code import (
+    JESTLAB,
     OWN_PROGRAMS,
     Made,
     contributing,
@@ -143,6 +144,12 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> Resul
                 for fingerprint in done:
                     if item in outdated[fingerprint]:
                         result.older.setdefault(fingerprint, []).append(item)
+    by_script: dict[str, list[Made]] = defaultdict(list)
+    for run in completed:
+        by_script[f"{run.program} {run.config.get('command')}"].append(made[run.fingerprint])
+    for of_script in by_script.values():  # tables mark labels that differ from others: `Origins.marks`
+        items = differing(of_script, accepted)
+        result._add_values({item: items[item] for item in items if item != JESTLAB})
     return result
 
 

@@ -63,10 +63,7 @@ class ShownRun:
             .order_by(row.step)
         )
         record = store.run(fingerprint)
-        spec = store.spec(places[0].experiment) if places else {}
-        values = ((abs(each.value or 0.0), each.name) for each in evaluations)
-        largest = {name: value for value, name in sorted(values) if value < math.inf}
-        metrics = Metrics.of_spec(spec, [record.program]).rescaled(largest)
+        metrics = store.metrics(places[0].experiment if places else "", [record.program])
         return cls(served, record, places, evaluations, metrics)
 
     @property

@@ -25,6 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from jestlab.analysis.metrics import Metrics
+from jestlab.analysis.results import Snapshot, metrics_of
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import identity, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
@@ -174,6 +176,11 @@ class Store:
                 )
                 for r in connection.execute(newest_first)
             ]  # fmt: skip
+
+    def metrics(self, experiment: str, programs: Iterable[str]) -> Metrics:
+        """Return the meaning of metrics by an experiment, if it exists, and by these programs."""
+        with self.reading() as connection:
+            return metrics_of(Snapshot("", connection), experiment, programs)
 
     def spec(self, experiment: str) -> dict[str, Any]:
         """Return the resolved study of an experiment's last launch.
