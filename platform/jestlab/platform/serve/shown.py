@@ -29,7 +29,7 @@ _CLOCKS = {"examples": "examples_seen", "time": "seconds"}
 _EFFORTS = ("examples_seen", "distinct_examples", "flops_total", "seconds")
 """Metrics that measure progress, which need no chart."""
 
-_PLACES = text("SELECT experiment, label, seed FROM v_runs WHERE fingerprint = :run ORDER BY 1, position")
+_PLACES = text("SELECT experiment, label, seed FROM v_runs WHERE fingerprint = :run")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ShownRun:
         """Read a run; the place with this experiment and label, if it has one, comes first."""
         store, row = served.store, EvaluationRow
         rows = store.rows(_PLACES.bindparams(run=fingerprint))
-        places = sorted(rows, key=lambda place: (place.experiment, place.label) != (experiment, label))
+        places = sorted(rows, key=lambda place: (place[:2] != (experiment, label), *place))
         evaluations = store.rows(
             select((row.dataset + "/" + row.metric).label("name"), row.step, row.value)
             .add_columns(*(getattr(row, column) for column in _CLOCKS.values()))
