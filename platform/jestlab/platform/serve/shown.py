@@ -99,10 +99,8 @@ class ShownRun:
             points = [row for row in self.evaluations if row.name == name]
             curve = {"x": [row.step for row in points], "y": [row.value for row in points]}
         factor = self.metrics.of(name).factor
-        scaled = {
-            key: [None if value is None else factor * value for value in values]
-            for key, values in curve.items()
-        }
+        with np.errstate(over="ignore"):
+            scaled = {key: finite(factor * np.array(values, float)) for key, values in curve.items()}
         return scaled | {"x": curve["x"]}
 
     def clock(self, column: str) -> dict[int, float]:
@@ -110,7 +108,7 @@ class ShownRun:
         logged = curves_of(self.served.store, [self.fingerprint], column)[self.fingerprint]
         points = [(row.step, getattr(row, column)) for row in self.evaluations]
         points += zip(logged["x"], logged["y"], strict=True)
-        known = {step: value for step, value in points if value is not None}
+        known = {step: value for step, value in points if value is not None and math.isfinite(value)}
         return dict(sorted(({0: 0.0} | known).items())) if known else {}
 
 
