@@ -61,7 +61,7 @@ def test_markdown_of_any_text_is_read_back_as_this_text(table):
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     kinds = {token.type.removesuffix("_open") for token in tokens if token.nesting == 1}
     assert kinds == {"table", "thead", "tbody", "tr", "th", "td", "paragraph", "bullet_list", "list_item"}
-    inline = (token.children for token in tokens if token.type == "inline")
+    inline = (token.children or [] for token in tokens if token.type == "inline")
     read = ["".join(" " if part.type == "softbreak" else part.content for part in parts) for parts in inline]
     assert read == [*chain(*ROWS), "> 5 runs", *notes]
 
