@@ -20,7 +20,7 @@ from .final_results import Finals
 _IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
 """Importance of the columns with factors."""
 
-_BOUNDS = "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner"
+_BOUNDS = "≤, ≥ : reached by the first evaluation, perhaps sooner; > : not reached by the end"
 
 
 def summary(finals: Finals) -> Table:
