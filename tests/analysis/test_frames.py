@@ -77,13 +77,13 @@ def test_metrics_over_steps(study):
 def test_an_experiment_that_is_unknown_or_has_no_evaluation_is_an_error(study, new_store, stored_run):
     for name, message in (
         ("stody", "no experiment 'stody' in the results store: did you mean 'study'"),
-        ("xyz", "no experiment 'xyz' in the results store: it has study"),
+        ("xyz", "no experiment 'xyz' in the results store: known: study"),
         ("study' OR '1'='1", "no experiment \"study' OR '1'='1\""),
     ):
         with pytest.raises(ValueError, match=message):
             study.read(name)
     store = new_store()
-    with pytest.raises(ValueError, match=r"no experiment .study.*it has none"):
+    with pytest.raises(ValueError, match=r"no experiment .study.*none exist"):
         store.read()
     store.add(stored_run("uniform", [], state="RUNNING"), stored_run("joint", [], state="PENDING"))
     with pytest.raises(ValueError, match="'study' has no evaluation yet: 1 RUNNING, 1 PENDING"):

@@ -13,6 +13,7 @@ from jestlab.analysis.claims.measures import Measures
 from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.frames import Frames
+from jestlab.analysis.metrics import Metrics
 from jestlab.analysis.report.answer import answer
 from jestlab.platform.store.views import VIEWS
 
@@ -129,7 +130,7 @@ def opposite(results: Frames) -> Frames:
     scores = results.scores.copy()
     scores[results.evaluated] *= -1
     spec = {**results.spec, "metrics": {"*": {"goal": "min", "digits": 3}}}
-    return replace(results, scores=scores, spec=spec)
+    return replace(results, scores=scores, spec=spec, declared=Metrics.of_spec(spec, []))
 
 
 @pytest.fixture(params=[CURVES, TIES], ids=["curves", "ties"])

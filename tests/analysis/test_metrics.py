@@ -103,6 +103,13 @@ def test_percent_from_0_to_100_is_shown_as_it_is(read_runs, stored_runs):
     assert read_runs(*runs, spec=declared | {"score": ["x/y", "x/low"]}).score.unit == "%"
 
 
+def test_percent_from_0_to_100_stays_so_where_only_low_scores_are_shown(read_runs, stored_runs):
+    spec = {"metrics": {"x/*": {"goal": "max", "unit": "percent"}}}
+    runs = [*stored_runs("low", [1.2], metrics=["x/y"]), *stored_runs("high", [45.0], metrics=["x/y"])]
+    results = read_runs(*runs, spec=spec)
+    assert {each.declared.of("x/y").text(1.2) for each in (results, results.only(["low"]))} == {"1.2"}
+
+
 def test_no_evaluation_counts_twice_in_a_score(read_runs, stored_runs):
     spec = {"metrics": {"a/*": {"goal": "max"}}, "score": ["a/b", "c/d", "a/b"]}
     runs = stored_runs("run", [0.5], metrics=["a/b", "c/d"])

@@ -6,9 +6,11 @@ import json
 import math
 import re
 from dataclasses import replace
+from itertools import chain
 
 import pandas as pd
 import pytest
+from markdown_it import MarkdownIt
 
 from jestlab.analysis.tables.core import Column, Table
 from jestlab.analysis.tables.formats import OnPage
@@ -49,6 +51,19 @@ def test_markdown(table):
     assert [row[1].strip() for row in rows] == ["± %", line, "50.1", "**50.1**", "**50.1**"]
     assert rows[2][0].strip() == "*ref*"
     assert lines[-1] == "- x_y: 1 & 2"
+
+
+def test_markdown_of_any_text_is_read_back_as_this_text(table):
+    starts = ("> : not reached", "<0.01 <$1 <b> </b>", "1. a", "2) a", "# a", "+ a", "- a", "---")
+    notes = (*starts, *(f"{98 * 'x'} {start}" for start in starts))
+    text = replace(table, caption="> 5 runs", own_notes=notes).markdown()
+    assert "<0.01" in text and "\\<0.01" not in text  # pipes show it as it is
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+    kinds = {token.type.removesuffix("_open") for token in tokens if token.nesting == 1}
+    assert kinds == {"table", "thead", "tbody", "tr", "th", "td", "paragraph", "bullet_list", "list_item"}
+    inline = (token.children or [] for token in tokens if token.type == "inline")
+    read = ["".join(" " if part.type == "softbreak" else part.content for part in parts) for parts in inline]
+    assert read == [*chain(*ROWS), "> 5 runs", *notes]
 
 
 def test_csv(table):

@@ -96,6 +96,7 @@ def test_invalid_options_name_the_flag_and_a_figure_what_it_lacks(jestlab):
         ("plot study --width 3", 2, "--width: must be a length with its unit"),
         ("plot study --kind against --x no.such", 1, "no run of experiment 'study' varies no.such\n"),
         ("plot study --kind published", 1, "no published table 'comparison' in the store: run jestlab"),
+        ("table xyz", 1, "no table and no experiment 'xyz': experiments: study; tables: summary, speedups, "),
         ("table comparison", 1, "no published results for comparison: run jestlab published import"),
         ("table claims", 1, "table 'claims' shows an experiment: name one of study"),
         (

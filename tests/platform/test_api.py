@@ -235,7 +235,7 @@ def test_a_lab_is_opened_by_folder_file_or_url(finished, monkeypatch):
         ),
         (lambda _, finished: finished.lab.query("DELETE FROM run"), "queries are read-only"),
         (lambda _, finished: finished.results().table("sumary"), "no table and no experiment 'sumary'"),
-        (lambda _, finished: finished.results().table(crossing="some"), "crossing: 'some' is not valid"),
+        (lambda _, finished: finished.results().table(scope="some"), "scope: 'some' is not valid"),
         (lambda _, finished: finished.results().figure("pareot"), "no report 'pareot'"),
         (
             lambda _, finished: finished.results().figure("curves", width=3.25),

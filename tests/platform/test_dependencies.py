@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import sys
 import tomllib
 from contextlib import closing
 from pathlib import Path
@@ -102,7 +103,9 @@ def test_workers_name_the_extra_of_a_program(monkeypatch):
     [
         ("pyarrow", "adopt", ["query", "SELECT 1 AS one", "--output", "one.parquet"]),
         ("tensorboard", "adopt", ["adopt", "tensorboard", ".", "--into", "other"]),
-        ("jax", "jax", ["data", "make", "web", "web"]),
+        ("jax", "jax", ["data", "make", "shapes", "web", "--examples", "8"]),
+        ("jax", "jax", ["data", "fetch", "icons", "icons"]),
+        ("ml_dtypes", "jax", ["weights", "inspect", "."]),
         ("resvg_py", "icons", ["data", "fetch", "icons", "icons"]),
     ],
 )
@@ -110,9 +113,12 @@ def test_verbs_name_the_extra_they_need(tmp_path, root, monkeypatch, module, ext
     monkeypatch.chdir(tmp_path)
     labs.hide_modules(monkeypatch, module)
     Store.open(f"sqlite:///{root / 'results.db'}").close()
+    if arguments[0] == "weights":  # an earlier test may have imported it
+        for name in ("files", "sources"):
+            monkeypatch.delitem(sys.modules, f"jestlab.models.weights.{name}", raising=False)
     said = labs.here(*arguments, root=None if arguments[0] == "data" else root)
     assert said.stderr == f"jestlab: {module} isn't installed: pip install 'jestlab[{extra}]'\n"
-    assert said.returncode == 1
+    assert said.returncode == 1 and not (tmp_path / "web").exists() and not (tmp_path / "icons").exists()
 
 
 def test_buckets_name_their_extra(monkeypatch):

@@ -21,17 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .frames import Frames
-    from .metrics import Metric
 
-Crossing = Literal["first", "lasting"]
-"""Which crossing of the baseline's final score counts: see `crossing`."""
-
-
-def crossing_words(which: Crossing, metric: Metric) -> str:
-    """Describe in words which crossing of a score in this metric counts."""
-    if which == "first":
-        return "where the interpolated curve first crosses it"
-    return f"where the interpolated curve crosses it to stay {'below' if metric.goal == 'min' else 'above'}"
+CROSSING = "where the interpolated curve first crosses it"
+"""In words, which point of a curve counts: see `crossing`."""
 
 
 def score_curves(
@@ -93,37 +85,30 @@ _NOWHERE = Place(0, 0, math.nan)
 _PLACE_DTYPE = [("before", int), ("after", int), ("fraction", float)]
 
 
-def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Place | None:
-    """Find where a curve reaches a target, by linear interpolation between its points.
+def crossing(y: Sequence[float], target: float) -> Place | None:
+    """Find where a curve first reaches a target, by linear interpolation between its points.
 
     Args:
         y: Score at each evaluation; NaN where it is unknown.
         target: The score to reach.
-        which: "first" is the first crossing from below. After the "lasting" one, the curve never falls below
-            the target again; noise does not make this crossing earlier.
 
     Returns:
         The place of the crossing. If the first point has already reached the target, it is that point, whose
-        effort is an upper bound. None if the curve does not reach the target (right-censored), or does not
-        stay there. Curves are not extrapolated.
+        effort is an upper bound. None if the curve does not reach the target (right-censored). Curves are not
+        extrapolated.
     """
     below: int | None = None
-    place: Place | None = None
     for i, value in enumerate(y):
         if value < target:
-            below, place = i, None
-        elif value >= target and place is None:  # NaN is neither
-            place = Place(i, i, 0.0)
-            if below is not None:
-                place = Place(below, i, (target - y[below]) / (value - y[below]))
-            if which == "first":
-                return place
-    return place
+            below = i
+        elif value >= target:  # NaN is neither
+            if below is None:
+                return Place(i, i, 0.0)
+            return Place(below, i, (target - y[below]) / (value - y[below]))
+    return None
 
 
-def speedups(
-    curves: pd.DataFrame, baseline: str, which: Crossing = "first", sign: float = 1.0
-) -> pd.DataFrame:
+def speedups(curves: pd.DataFrame, baseline: str, sign: float = 1.0) -> pd.DataFrame:
     """Find when every completed run reaches the final score of the baseline with the same seed.
 
     The same rule applies to the baseline itself, which may reach its final score before its end.
@@ -131,7 +116,6 @@ def speedups(
     Args:
         curves: From `score_curves`.
         baseline: Label of the baseline.
-        which: Which crossing counts.
         sign: −1 where less is better, so that a curve reaches the score from above; see `Metric.sign`.
 
     Returns:
@@ -158,7 +142,7 @@ def speedups(
 
     def place_of(rows: NDArray[np.intp], target: float) -> Place:
         """Find where a run reaches a target, by rows of `curves`."""
-        place = crossing(score[rows].tolist(), target, which) if has_score[rows[-1]] else None
+        place = crossing(score[rows].tolist(), target) if has_score[rows[-1]] else None
         return Place(rows[place.before], rows[place.after], place.fraction) if place else _NOWHERE
 
     places = {run: place_of(rows, score[ends[run[1]]]) for run, rows in runs.items()}
@@ -244,7 +228,7 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
     return means
 
 
-def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.DataFrame:
+def break_even(frames: Frames, baseline: str) -> pd.DataFrame:
     """Compute the break-even of each seed: how many runs must share a reference until it has paid off.
 
     A run saves FLOPs if it reaches the baseline's final score with fewer FLOPs than the baseline, including
@@ -256,7 +240,7 @@ def break_even(frames: Frames, baseline: str, which: Crossing = "first") -> pd.D
         (until the crossing, with references' scoring; NaN without a crossing), making_flops (of all runs that
         the run depends on), and break_even (NaN for a run without dependencies, or with unknown costs).
     """
-    rows = speedups(score_curves(frames, "reference_scoring"), baseline, which, frames.ranked.sign)
+    rows = speedups(score_curves(frames, "reference_scoring"), baseline, frames.ranked.sign)
     rows = rows.rename(columns={"flops_to_match": "scored_flops"})
     baseline_flops = rows[rows["label"] == baseline].set_index("seed")["scored_flops"]
     rows = rows[~rows["label"].isin(frames.apart_from(baseline))].dropna(subset="flops_spent")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +52,7 @@ class Frames:
         configs: One row for each run, also for runs that are left out of `runs`: run, label, seed, point
             (values on the axes) and config, both JSON; see `configs`.
         spec: The study as it was last launched; empty if unknown.
-        digits: Digits after the decimal point of scores; None for each metric's own.
+        declared: Goals and units of the metrics, from `results.metrics_of`.
         colors: Label → its color, also for labels that are left out of `runs`.
     """
 
@@ -64,7 +63,7 @@ class Frames:
     costs: pd.DataFrame
     configs: pd.DataFrame
     spec: Mapping[str, Any] = field(default_factory=dict)
-    digits: int | None = None
+    declared: Metrics = field(default_factory=Metrics)
     colors: Mapping[str, LabelColor] = field(default_factory=dict)
 
     @cached_property
@@ -124,14 +123,6 @@ class Frames:
         """Label → how many of its runs were lost and how; only labels that lost some."""
         texts = {label: in_words(fates, len(fates)) for label, fates in self.fates.items()}
         return {label: text for label, text in texts.items() if text}
-
-    @cached_property
-    def declared(self) -> Metrics:
-        """Goals and units of the metrics, by the spec, the programs of the runs, and the largest scores."""
-        metrics = Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
-        finite = self.scores.replace([math.inf, -math.inf], math.nan)
-        largest = {name: finite[name].abs().max() for name in self.evaluated}
-        return replace(metrics.rescaled(largest), digits=self.digits)
 
     @cached_property
     def metrics(self) -> list[str]:

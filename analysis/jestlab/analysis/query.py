@@ -24,6 +24,7 @@ from . import read_only
 from .connection import connect
 from .results import opened
 from .rows import Row, StoreView, matching, rank, shown
+from .units import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +130,7 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
         except (DBAPIError, StatementError) as error:
             if limits is not None and read_only.is_out_of_time(error):
                 raise ValueError(_TOO_LONG.format(limits.seconds)) from None
-            raise ValueError(f"query: {_refused(sql, error.orig or error)}") from None
+            raise ValueError(f"query: {_refused(url or default_url(), sql, error.orig or error)}") from None
         except MemoryError:
             raise ValueError("query: takes too much memory: ask for less") from None
 
@@ -155,13 +156,18 @@ def _limited(columns: list[str], answer: Iterable[Sequence[Any]], limits: Limits
 _TOO_LONG = "query: took longer than {:g} s: ask for less"
 
 
-def _refused(sql: str, error: BaseException) -> str:
-    """Explain in one line why the database rejected a query."""
+def _refused(url: str, sql: str, error: BaseException) -> str:
+    """Explain in one line why the database rejected a query; suggest a view for an unknown table."""
+    from sqlalchemy import inspect
+
     primary = getattr(getattr(error, "diag", None), "message_primary", None)  # set by PostgreSQL
     message = " ".join(str(primary or error).split())
-    if re.match(r"\W*(SELECT|WITH|VALUES|TABLE)\b", sql, re.IGNORECASE):
+    if not re.match(r"\W*(SELECT|WITH|VALUES|TABLE)\b", sql, re.IGNORECASE):
+        return f"queries are read-only: expected one SELECT ({message})"
+    if (unknown := re.match(r'(?:no such table: |relation ")(?:\w+\.)?(\w+)', message)) is None:
         return message
-    return f"queries are read-only: expected one SELECT ({message})"
+    with opened(url) as store:
+        return f"{message}: {nearest(unknown[1], inspect(store.connection).get_view_names())}"
 
 
 def select(

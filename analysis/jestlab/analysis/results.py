@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, wraps
@@ -20,6 +20,7 @@ from .colors import LabelColor, label_colors
 from .connection import connect
 from .errors import NotYet, RequestError
 from .frames import Frames
+from .metrics import Metrics
 from .units import nearest
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ _SCORES = """
         COUNT(*) - COUNT(value){}
     FROM v_evaluations WHERE experiment = :experiment GROUP BY run_id, step"""
 _SCORE = ", MAX(value) FILTER (WHERE dataset = :dataset{0} AND metric = :metric{0})"
+_LARGEST = """
+    SELECT name, MAX(ABS(value)) AS largest FROM v_evaluations
+    WHERE experiment = :experiment AND ABS(value) <= 1.7976931348623157e308 GROUP BY name"""
 _COSTS = "SELECT * FROM v_costs WHERE experiment = :experiment"
 # Without patches and environments, which can be gigabytes for thousands of attempts.
 _ATTEMPTS = """
@@ -209,6 +213,13 @@ def runs_of(store: Snapshot, experiment: str) -> pd.DataFrame:
     return runs.sort_values(["position", "label", "seed"], ignore_index=True)
 
 
+def metrics_of(store: Snapshot, experiment: str, programs: Iterable[str]) -> Metrics:
+    """Return the meaning of an experiment's metrics: of its spec, of these programs, and by its scores."""
+    metrics = Metrics.of_spec(store.study(experiment)[1], programs)
+    rows = store.rows(_LARGEST, experiment=experiment)
+    return metrics.rescaled({row["name"]: row["largest"] for row in rows})
+
+
 def costs_of(store: Snapshot, experiment: str) -> pd.DataFrame:
     """Read the costs of an experiment's runs, with all columns of `v_costs`."""
     return store.select(_COSTS, experiment=experiment).sort_values(["label", "seed"], ignore_index=True)
@@ -233,7 +244,8 @@ def _frames(store: Snapshot, experiment: str) -> Frames:
     runs = runs.drop(columns=["run_id", "attempts", "point", "config", "directory"])
     question, spec = store.study(experiment)
     colors = label_colors(columns, spec)
-    frames = Frames(experiment, question, runs, scores, costs, configs, spec, colors=colors)
+    metrics = metrics_of(store, experiment, runs["program"].unique())
+    frames = Frames(experiment, question, runs, scores, costs, configs, spec, metrics, colors)
     if scores.empty:
         raise NotYet(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     # Some labels will never have an evaluation: their runs completed as dependencies of other runs, or their

@@ -100,9 +100,9 @@ def near(name: str, known: Iterable[str]) -> str:
 
 def nearest(name: str, known: Iterable[str], listed: Sequence[str] | None = None) -> str:
     """Suggest a known name for an unknown one; if none is similar, list `listed` (by default all known)."""
-    names = list(dict.fromkeys(known))
+    names = sorted(set(known))
     shown = names if listed is None else listed
-    return near(name, names) or (f"it has {some(shown)}" if shown else "it has none")
+    return near(name, names) or (f"known: {some(shown)}" if shown else "none exist")
 
 
 def listed(names: Sequence[str]) -> str:

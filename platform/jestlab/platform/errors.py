@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from jestlab.analysis.errors import shown as shown
 from jestlab.analysis.errors import without_addresses
+from jestlab.analysis.units import near as near
+from jestlab.analysis.units import nearest as nearest
 
 
 class UserError(Exception):
@@ -60,21 +61,6 @@ class StoreMissing(StoreUnreachable):
 
 class BucketUnreachable(UserError):
     """The lab's bucket doesn't answer, or denies access. Retrying may help."""
-
-
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to an unknown one; None if no name is similar."""
-    return next(iter(difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=0.5)), None)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest a known name instead of an unknown one: "did you mean 'x'?", or else "known: a, b, c"."""
-    names = sorted(set(known))
-    if not names:
-        return "none exist"
-    if found := closest(name, names):
-        return f"did you mean {found!r}?"
-    return "known: " + ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
 
 
 # ---- errors in a spec
@@ -158,9 +144,9 @@ def no_string(value: object) -> str:
 def choices(given: object, valid: Iterable[str]) -> str:
     """List the valid values, after the most similar one to the given value, if any."""
     known = list(valid)
-    hint = nearest(str(given), known)
+    hint = near(str(given), known)
     listed = f"valid: {', '.join(known)}"
-    return f"{hint} ({listed})" if hint.startswith("did you mean") else listed
+    return f"{hint} ({listed})" if hint else listed
 
 
 def kind_of(value: object) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jestlab.models import extensions
 from jestlab.models.extensions import Kind, references
-from jestlab.platform.errors import UserError, closest, dotted
+from jestlab.platform.errors import UserError, dotted, near
 
 if TYPE_CHECKING:
     from jestlab.models.config import Code, DataConfig, Extension
@@ -40,8 +40,7 @@ def check(kind: Kind, name: str, options: Mapping[str, Any], place: str) -> None
     known = [parameter for parameter in has_default if parameter != "**"]
     for option in options:
         if option not in known and "**" not in parameters:
-            near = closest(option, known)
-            hint = f"did you mean {near!r}?" if near else f"its options: {', '.join(known) or 'none'}"
+            hint = near(option, known) or f"its options: {', '.join(known) or 'none'}"
             raise ValueError(f"{name} has no option {option!r}, given in {place}: {hint}")
     for required in known:
         if not has_default[required] and required not in options:

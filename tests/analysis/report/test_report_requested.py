@@ -79,9 +79,9 @@ def test_tables_and_figures_are_in_the_order_of_the_spec(asked, tmp_path):
 
 def test_a_report_with_other_options_is_added(asked):
     made, names, stills = asked(
-        {"kind": "table", "crossing": "lasting"},
+        {"kind": "table", "scope": "learner"},
         {"kind": "table", "baseline": "joint"},
-        {"kind": "table", "name": "speedups", "crossing": "lasting"},
+        {"kind": "table", "name": "speedups", "scope": "learner"},
         {"kind": "curves", "baseline": "joint"},
         {"kind": "pareto", "scope": "learner"},
         {"kind": "pareto", "trajectories": True},
@@ -92,7 +92,7 @@ def test_a_report_with_other_options_is_added(asked):
     assert names == ["summary-2", "summary-3", "speedups-2"]
     assert stills == ["curves-2", "pareto-2", "pareto-3", "pareto-4", "speedup", "speedup-2"]
     assert [part.title for part in made.tables] == [
-        "Summary: crossing lasting", "Summary: baseline joint", "Speedups: crossing lasting"
+        "Summary: scope learner", "Summary: baseline joint", "Speedups: scope learner"
     ]  # fmt: skip
     assert [part.title for part in made.figures][1:3] == ["Pareto: scope learner", "Pareto: trajectories"]
     assert made.tables[1].table.baselines["uniform"] == "joint"

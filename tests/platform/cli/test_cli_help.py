@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -98,6 +99,20 @@ def test_help_and_completion_of_verbs_import_little(words, variables, answer):
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
     assert done.stdout.startswith(answer) and done.stderr == ""
     assert not {"sqlalchemy", "pydantic", "numpy", "pandas"} & set(done.stdout.splitlines()[-1].split())
+
+
+def test_help_needs_no_extra():
+    code = """
+import sys
+from jestlab.platform.dependencies import EXTRAS
+sys.modules.update(dict.fromkeys(module for modules in EXTRAS.values() for module in modules))
+from test_cli_help import commands, shown
+print(*(f"jestlab {' '.join(words)}" for words in commands() if shown(words, 80)), sep="\\n")
+"""
+    here = Path(__file__).parent
+    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert {"jestlab weights export", "jestlab data make shapes"} <= {*done.stdout.splitlines()}
 
 
 def test_planning_imports_no_tables():

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs import command_run
 from jestlab.platform.spec import load
 from jestlab.platform.spec.yaml import Document
 
@@ -28,6 +30,29 @@ def test_the_study_can_be_planned(init, checked, program, count):
     assert data["next"] == ["jestlab plan sub/a.yaml", "jestlab launch sub/a.yaml"]
     assert f"{count} runs: 0 done, 0 to resume, " in checked("plan", "study.yaml")
     assert [run.program for run in plan(load("study.yaml")).runs] == [program] * count
+
+
+@pytest.mark.parametrize(("program", "section"), [("train", "selection"), ("command", "reports")])
+def test_the_commands_in_the_comments_are_whole_lines(init, program, section):
+    """No column after them can be misaligned, however long the path is."""
+    init("sub/a.yaml", "--program", program)
+    commands = ("plan sub/a.yaml", "launch sub/a.yaml", "table a", "keys", f"keys {section}")
+    text = Path("sub/a.yaml").read_text()
+    assert re.findall(r"^#   (.*)", text, re.M) == [f"jestlab {command}" for command in commands]
+
+
+def test_the_script_can_be_started_by_hand_without_jestlab_after_the_first_launch(init, checked):
+    init("sub/a.yaml", "--program", "command")
+    about = Path("sub/train_a.py").read_text().split('"""')[1]
+    [(variable, path, script)] = re.findall(r"`(PYTHONPATH)=(\S+) python3 (\S+)`", about)
+    assert "After the first launch" in about
+    command_run._python_path(Path("lab"))  # what a launch does
+    code = f"import runpy; runpy.run_path({script!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env={variable: path}, capture_output=True, text=True
+    )  # without site-packages
+    assert done.returncode == 0, done.stderr
+    assert "evaluation: step 20, " in done.stdout
 
 
 def test_nothing_is_overwritten(init):

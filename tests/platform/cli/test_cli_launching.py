@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+from pathlib import Path
 from unittest import mock
 
 import labs_support as labs
@@ -17,6 +18,7 @@ from in_process import rows
 from rich.live import Live
 from sqlalchemy import update
 
+from jestlab.analysis.files import write_whole
 from jestlab.platform import processes
 from jestlab.platform.cli import logs, status
 from jestlab.platform.cli.outcome import claims_table
@@ -79,6 +81,30 @@ def test_problems_of_an_executor_are_reported_before_anything_is_written(
     refused = jestlab("launch", labs.write_study(tmp_path, resources=PODS), code=1)
     assert problem in refused and refused.count("\n") == 1
     assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        (None, "scontrol not found: launch on a machine with Slurm's commands"),
+        ("Unable to contact slurm controller (connect failure)", "scontrol: Unable to contact slurm"),
+        ("fatal: Could not establish a configuration source", "scontrol: fatal: Could not establish"),
+    ],
+)
+def test_a_launch_without_a_slurm_cluster_is_one_error_and_writes_nothing(
+    root, tmp_path, monkeypatch, jestlab, script, problem
+):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    if script is not None:
+        (tools / "scontrol").write_text(f"#!/bin/sh\necho '{script}' >&2\nexit 1\n")
+        (tools / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools))
+    refused = jestlab("launch", labs.write_study(tmp_path), "--on", "slurm", code=1)
+    assert refused.startswith(f"jestlab: {problem}") and refused.count("\n") == 1
+    assert not root.exists()
+    jestlab("launch", tmp_path / "toy.yaml", "--on", "slurm", "--render", tmp_path / "jobs")
+    assert len(list((tmp_path / "jobs").iterdir())) == 3
 
 
 def test_a_completed_study_needs_no_executor(root, store, tmp_path, monkeypatch, jestlab):
@@ -179,6 +205,20 @@ def test_a_launch_ends_in_verdicts_and_links_to_the_whole_table(root, tmp_path, 
     assert f"\nclaims:  jestlab table claims toy --root {root}\n" in launched
     assert "| source" not in launched and "| joint" in launched
     assert json.loads((root / "reports" / "toy" / "claims.json").read_text())["rows"][0]["source"] == ""
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_launch_in_a_pipe_prints_each_table_of_the_study_once(root, tmp_path, monkeypatch, jestlab):
+    """The page's folder has the same tables as files."""
+
+    def build(_: str, __: str, folder: Path, *___: object, **____: object) -> list[Path]:
+        names = ("report.html", "report/summary.md", "report/costs.md")
+        return [write_whole(folder / name, "| joint | of the page |") for name in names]
+
+    monkeypatch.setattr("jestlab.analysis.report.build", build)
+    spec = labs.write_study(tmp_path, reports=["table"])
+    for launched in (jestlab("launch", spec), jestlab("launch", spec)):
+        assert launched.count("\n| joint") == 1 and "of the page" not in launched
 
 
 @pytest.mark.parametrize("value", ["-0.5", "inf", "nan", "soon"])

@@ -114,6 +114,14 @@ def test_json_writes_infinity_and_bytes_as_text(lab):
     assert json_of(lab, sql) == [{"infinite": "inf", "bytes": "00ff", "exact": 0.1 + 0.2}]
 
 
+@pytest.mark.both_databases
+def test_an_unknown_table_is_an_error_that_names_the_nearest_view(lab, jestlab):
+    schema = "public" if lab.store_url.startswith("postgresql") else "main"
+    for table in ("runs", f"{schema}.runs"):
+        error = jestlab("query", "--store", lab.store_url, f"SELECT * FROM {table} LIMIT 2", code=1)
+        assert error.endswith(": did you mean 'v_runs'?\n") and error.count("\n") == 1
+
+
 @plans.ON_SQLITE
 def test_errors_are_one_line(lab, jestlab, check_errors, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)

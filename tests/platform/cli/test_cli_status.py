@@ -50,7 +50,7 @@ def test_status_of_all_experiments_and_of_one(ended, jestlab, root):
 
 
 def test_status_without_a_store(root, jestlab):
-    assert "no experiments yet" in jestlab("status")
+    assert jestlab("status").startswith("no experiments yet: jestlab init, or ")
     assert jestlab("status", "--json") == "[]\n"
     assert "launch a study first" in jestlab("status", "toy", code=1)
     assert not root.exists()

@@ -32,7 +32,7 @@ from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import ExperimentRow
-from jestlab.platform.store.trust import executed, origin_of, refuse_untrusted, trust
+from jestlab.platform.store.trust import origin_of, refuse_untrusted, trust
 
 
 def study(lab: Lab, *runs: PlannedRun) -> Store:
@@ -162,7 +162,7 @@ def test_looking_at_an_imported_study_executes_none_of_its_code(copy, evil):
         assert str(error.value).startswith(REFUSED) and "\n" not in str(error.value), command
     for command in ("table toy", "status toy", "logs toy a", "gc", "cancel toy"):
         CliRunner().invoke(cli, [*command.split(), *map(str, at)])
-    assert [program for _, program, _ in executed(Store.open(copy.store_url), "toy")] == [
+    assert [program for _, program, _ in Store.open(copy.store_url).launched("toy")] == [
         "toy_programs:loop", "planted.inner.module:call",
     ]  # fmt: skip
     assert programs.get("planted.inner.module:call").entry_point == "planted.inner.module:call"

@@ -119,6 +119,15 @@ def test_a_version_of_jestlab_is_said_where_results_of_one_cell_mix(store, first
     assert lines(store, planned) == []
 
 
+def test_a_difference_between_labels_which_tables_mark_can_be_accepted(store, tmp_path):
+    written = study(tmp_path, runs={"plain": {}, "wide": {"width": 2}}, seeds=1)
+    recorded(store, written, *({"versions": {"numpy": version}} for version in ("1.26.4", "2.4.0")))
+    accept(store, "ridge", changes_of(store, "ridge").values, "equal scores", "Ada")
+    [accepted] = acceptances(store, "ridge")
+    assert accepted.accepted == {"package numpy": ["1.26.4", "2.4.0"]}
+    assert not changes_of(store, "ridge").values
+
+
 def test_accepting_for_a_union_counts_in_its_studies(store, tmp_path):
     part = study(tmp_path, name="part")
     union = {"name": "both", "studies": {"part": part}}

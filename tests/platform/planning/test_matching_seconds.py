@@ -209,7 +209,7 @@ def test_one_launch_measures_solves_and_runs(launch, root, tmp_path):
     launched = launch(small=1.0, large=2.5, small_in_time=1.0)
     assert launched.returncode == 0, launched.stderr
     with closing(Store.open(f"sqlite:///{root / 'results.db'}")) as store:
-        configs = {label: config for label, [config] in store.launched("fair").items()}
+        configs = {label: config for label, _, config in store.launched("fair")}
     seen = {label: config["schedule"]["examples_seen"] for label, config in configs.items()}
     assert seen == {"small": LENGTH, "large": LENGTH, "small_in_time": 2.5 * LENGTH}
 

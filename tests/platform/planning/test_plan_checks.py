@@ -133,7 +133,7 @@ def study(folder: Path, command: Any, **parts: Any) -> Path:
 
 def test_a_missing_script_is_an_error_of_plan_and_launch(root, tmp_path):
     (tmp_path / "train.py").touch()
-    missing = f"runs.a: command: no such file {tmp_path / 'trian.py'}: did you mean train.py?"
+    missing = f"runs.a: command: no such file {tmp_path / 'trian.py'}: did you mean 'train.py'?"
     for verb in ("plan", "launch"):
         done = labs.here(verb, study(tmp_path, ["python", "trian.py"]), root=root)
         assert done.returncode == 1 and missing in done.stderr

@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 import re
 import threading
 from contextlib import closing
@@ -10,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import labs_support as labs
 import plans_support as plans
+import pytest
 from pytest import approx
 from sqlalchemy import text, update
 from tests.platform.serve.conftest import STUDY, record
@@ -20,11 +22,13 @@ from jestlab.platform.exchange.source_run import SourceRun
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.launch.status import Watch
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.serve import experiment, results
 from jestlab.platform.serve import labs as serving_labs
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.annotations import Subject, notes, save_query, saved_queries, tags
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import AttemptRow
+from jestlab.platform.store.tables import AttemptRow, EvaluationRow, run_key
 
 RUN = plans.run("joint", config={"steps": 3})
 
@@ -216,6 +220,15 @@ def test_compared_curves_have_the_colors_of_their_labels(lab, runs, client):
     assert [line["label"] for line in lines] == ["toy/joint", "toy/joint", "toy/uniform/0"]
 
 
+def test_whether_percent_is_from_0_to_100_is_decided_by_all_runs_of_a_study(lab, runs, client):
+    high = update(EvaluationRow).where(EvaluationRow.run_id == run_key(runs["joint/0"])).values(value=45.0)
+    with closing(Store.open(lab.store_url)) as store, store.writing() as connection:
+        connection.execute(high)
+    asks, run = client(lab), runs["uniform/0"]
+    [line] = json.loads(asks.get(f"/compare?run={run}&data").body)["charts"]["toy/score"]
+    assert line["y"] == approx([0.6]) and "<span>score 0.6%" in asks.get(f"/run/{run}").text
+
+
 def test_names_of_compared_runs_mean_one_run(tmp_path, lab, runs, client):
     other = Lab.find(tmp_path / "other")
     other.root.mkdir()
@@ -275,6 +288,51 @@ def test_charts_of_a_run_have_all_axes_and_units(lab, runs, client):
         64 * step for step in range(1, 11)
     ]
     assert (score["x"]["steps"], score["y"]) == ([10], approx([55.0]))
+
+
+@pytest.mark.both_databases
+def test_curves_have_all_points(tmp_path, store_url, client):
+    (tmp_path / "lab").mkdir()
+    lab = Lab.find(tmp_path / "lab", store_url)
+    run = record(lab, STUDY)["joint/0"]
+    asks = client(lab)
+    lines = json.loads(asks.get("/experiment/toy/losses").body)["charts"]["loss"]
+    [loss] = json.loads(asks.get(f"/run/{run}/curves").body)["charts"]["loss"]
+    assert [line["x"] for line in lines] == [[*range(1, 11)]] * 6 and loss["x"]["steps"] == [*range(1, 11)]
+
+
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])
+def test_numbers_that_json_lacks_are_gaps(lab, client, odd):
+    planned = plan(StudySpec.parse(STUDY))
+    with closing(Store.open(lab.store_url)) as store:
+        plans.record(store, planned)
+        for run in planned.runs:
+            attempt = plans.begun(store, run, lab.root / run.directory)
+            for step, value in enumerate((1.0, odd, 0.5), start=1):
+                metrics = {"loss": value, "seconds": value, "examples_seen": value, "toy/huge": 1e308}
+                attempt.log(step, metrics)
+                attempt.evaluation(step, 64 * step, value, {"toy/score": value}, seconds=value)
+            attempt.progress(3, 3)
+            attempt.complete()
+    asks, name = client(lab), f"/run/{run.fingerprint}"
+    for path in (
+        "/", "/experiment/toy", "/experiment/toy/results", name, "/runs?where=seed+%3D+0",
+        "/compare?run=toy/joint&run=toy/uniform",
+    ):  # fmt: skip
+        assert asks.get(path).status == 200, path
+    for path in (
+        "/experiment/toy/losses", "/experiment/toy/losses?metric=seconds", f"{name}/curves?metric=seconds",
+        f"{name}/curves?metric=toy/score", "/compare?run=toy/joint&run=toy/uniform&data=1",
+    ):  # fmt: skip
+        answer = asks.get(path)
+        assert answer.status == 200, (path, answer.text)
+        found = json.loads(answer.body, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+        for metric, lines in found["charts"].items():
+            scale = 100 if metric == "toy/score" else 1
+            expected = [None] * 3 if metric == "toy/huge" else [scale, None, scale / 2]
+            assert [line["y"] for line in lines] == [expected] * len(lines) != [], (path, metric)
+    [score] = json.loads(asks.get(f"{name}/curves").body)["charts"]["toy/score"]
+    assert score["x"]["examples"] == [1.0, 128, 0.5] and score["x"]["time (s)"] == [1.0, approx(0.75), 0.5]
 
 
 def test_long_curves_are_thinned_and_have_means_for_smoothing(lab, client):

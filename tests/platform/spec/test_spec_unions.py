@@ -141,7 +141,7 @@ seeds: 2
 studies: [a.yaml,
   batch_sise] => 3: studies.1: no study 'batch_sise': did you mean 'batch_size'?
 studies: [./nowhere.yaml] => 1: studies.0: nowhere.yaml: no such file
-studies: [a.yaml, b.yml] => 1: studies.1: b.yml: no such file: did you mean b.yaml?
+studies: [a.yaml, b.yml] => 1: studies.1: b.yml: no such file: did you mean 'b.yaml'?
 studies: [./u.yaml] => 1: studies.0: ./u.yaml is itself a union
 studies: [./a.yaml, ./a.yaml] => 1: studies.1: duplicate study name 'a'
 studies: [3] => 1: studies.0: must be a registered name or a path, not 3

@@ -162,7 +162,9 @@ def test_leaves_ordinary_code_unchanged():
 def test_records_only_the_configured_parts(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_ENABLE_CHECKS", "1")
     code = made(tmp_path)
-    assert "uncommitted" not in provenance.announcement(code, PARTS, False)
+    announced, count = provenance.announcement(code, PARTS, False), len(provenance.kept_variables(os.environ))
+    assert "uncommitted" not in announced
+    assert f" {count} environment variables (and jestlab's own), " in announced
     (code / "worker.py").write_text("steps = 5\n")
     assert "with uncommitted changes" in provenance.announcement(code, PARTS, False)
     everything = provenance.collect(code)
@@ -278,9 +280,10 @@ def test_passwords_in_urls_are_not_recorded(scheme, password, quoted):
 def test_records_relevant_variables_as_text():
     kept = (
         "JAX_PLATFORMS", "XLA_FLAGS", "TPU_WORKER_ID", "LIBTPU_INIT_ARGS", "CUDA_VISIBLE_DEVICES",
-        "OMP_NUM_THREADS", "PYTHONHASHSEED", "JESTLAB_ROOT",
+        "OMP_NUM_THREADS", "PYTHONHASHSEED", "JESTLAB_ROOT", "TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS",
     )  # fmt: skip
-    others = ("JESTLAB_API_KEY", "WANDB_API_KEY", "HOME", "PGPASSWORD", "MYJAX_FLAGS")
+    terraform = ("TF_CLI_CONFIG_FILE", "TF_VAR_region", "TF_PLUGIN_CACHE_DIR", "TF_DATA_DIR", "TF_LOG_PATH")
+    others = ("JESTLAB_API_KEY", "WANDB_API_KEY", "HOME", "PGPASSWORD", "MYJAX_FLAGS", *terraform)
     variables = {name: f"the value of {name}" for name in (*kept, *others)}
     assert provenance.kept_variables(variables) == {name: variables[name] for name in kept}
     flags = "--xla_force_host_platform_device_count=8 --xla_cpu_use_thunk_runtime=false"

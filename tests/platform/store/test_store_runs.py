@@ -14,7 +14,9 @@ from sqlalchemy.exc import IntegrityError
 
 from jestlab.models.training.phases import Spent
 from jestlab.platform.errors import UserError
-from jestlab.platform.planning.plan import PlannedRun
+from jestlab.platform.launch.status import read_status
+from jestlab.platform.planning.plan import PlannedRun, plan
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.records import IllegalMove, RunState, check_move
 from jestlab.platform.store.store import Store
 
@@ -88,6 +90,23 @@ def test_two_studies_share_a_run(store):
     assert row.directory == shared.directory  # named after the first study's run
     found = [(row["run"], row["config"], row["state"], row["attempts"]) for row in view(store, "v_runs")]
     assert found == [(name, '{"path":"/new"}', "COMPLETED", 1) for name in ("uniform", "baseline")]
+
+
+@pytest.mark.both_databases
+def test_labels_of_one_run_are_listed_in_the_order_of_their_text(store):
+    study = {"program": "toy_programs:loop", "runs": {"b": {"steps": 3}, "a": {"steps": 4}}, "seeds": 2}
+    planned = plan(StudySpec.parse({"name": "both", "studies": dict.fromkeys("zaY", study)}))
+    plans.record(store, planned)
+    with store.writing() as connection:
+        connection.execute(text("ANALYZE"))  # PostgreSQL then reads small tables in any order
+    names = [run.label.partition("/")[2] for run in planned.runs]
+    expected = [
+        (f"{part}/{name}", run.seed) for name, run in zip(names, planned.runs, strict=True) for part in "Yaz"
+    ]
+    assert [(run.label, run.seed) for run in store.runs("both")] == expected
+    assert [label for label, _, _ in store.launched("both")] == [label for label, _ in expected]
+    rows = read_status(store, "both")
+    assert [row.is_repeat for row in rows] == [False, True, True] * 4
 
 
 def test_the_last_launch_determines_members_user_and_host(store, monkeypatch):

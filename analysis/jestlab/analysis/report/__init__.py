@@ -46,8 +46,8 @@ def build(
         store: SQLAlchemy URL of the store, or a snapshot of it.
         experiment: Name of the experiment.
         folder: Where to write; created if missing. The page is `report.html`. The folder `report/` has the
-            tables (.tex, .csv) and figures, each with a file about its provenance. The page contains all of
-            these, so that it can be mailed by itself.
+            tables (.tex, .csv, .md) and figures, each with a file about its provenance. The page contains
+            all of these, so that it can be mailed by itself.
         baseline: Label or run to compare with; None for the baseline that the study's reports name, or else
             its first non-reference run. Each study of a union sets baseline and scope separately.
         scope: Which FLOPs count; None for the scope that the study's reports name, or else scoring.

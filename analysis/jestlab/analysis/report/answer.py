@@ -271,6 +271,7 @@ def _effort_tile(row: Record, own: Record, effort: Effort, results: Finals) -> T
     amounts = " instead of ".join(write(each[f"{words.name}_to_match"]) for each in (row, own))
     of = f"{results.frames.shown[row['label']]}{' (one seed)' * (compared == 1)}"
     note = f"{of}: {amounts}{f' {unit_name}' * bool(unit_name)} to reach {goal}{some}"
+    note += "; medians of both and of their ratio" * (compared > 1)
     factor, tone = _factor(row, effort)
     is_cost = effort != "examples_seen" and factor != _UNKNOWN
     return Tile(label, factor, note, tone, words.amount * is_cost)

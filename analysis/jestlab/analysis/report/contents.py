@@ -95,7 +95,7 @@ def read_answer(store: Snapshot, experiment: str) -> Answer:
 
 # ---- a study
 
-_TABLE_OPTIONS = {"baseline", "scope", "crossing", "score", "options"}
+_TABLE_OPTIONS = {"baseline", "scope", "score", "options"}
 
 
 @dataclass

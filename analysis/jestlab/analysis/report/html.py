@@ -117,7 +117,7 @@ def fragment(
         "place": place,
     }
     text = template().render(
-        page=page, image=image, document=document, data=Markup(_json(data)),
+        page=page, image=image, document=document, data=Markup(as_json(data)),
         unfinished=progress(page.history), on_page=lambda part: _on_page(part, page.colors, log),
     )  # fmt: skip
     return f"{text}\n"
@@ -190,7 +190,7 @@ def _drawings(part: TablePart) -> dict[tuple[str, str], Markup]:
 def provenance(page: ReportPage) -> bytes:
     """Return the explanations of all cells of a page as JSON: see `explain.page_data`."""
     tables = {part.name: part.table for part in page.tables if part.table.opens}
-    return _json(page_data(page.histories, tables)).encode()
+    return as_json(page_data(page.histories, tables)).encode()
 
 
 def own_file(name: str) -> str:
@@ -225,7 +225,7 @@ def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
     """Encode a value as JSON that is safe in a script element; NaN and infinities become null: gaps."""
     dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:

@@ -9,13 +9,12 @@ from typing import Any
 from .. import published
 from ..claims import parts_of, verdicts
 from ..costs import Scope
-from ..curves import Crossing
 from ..custom import Loader, Results, load
 from ..errors import RequestError
 from ..frames import Frames
 from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
-from ..units import nearest, some
+from ..units import near, some
 from .claims import claims_table
 from .core import Table
 from .custom import custom_table
@@ -54,7 +53,6 @@ def table(
     *,
     baseline: str | None = None,
     scope: Scope = "scoring",
-    crossing: Crossing = "first",
     with_published: bool = True,
     score: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
@@ -70,7 +68,6 @@ def table(
             any number for other tables.
         baseline: Label or run to compare with; None for each study's own baseline.
         scope: What counts as FLOPs. Claims ignore it: they use the scope of their study.
-        crossing: Which crossing of the baseline's final score counts.
         with_published: Whether the paper's tables also show published rows.
         score: Evaluations whose mean is the score; None for the study's own score. Not for claims.
         options: Arguments of custom code.
@@ -105,16 +102,17 @@ def table(
             raise RequestError("claims name what they compare with: leave out baseline and score")
         result = _claims(store, studies, shape.digits)
     elif name in _OF_ONE_EXPERIMENT:
-        result = _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope, crossing))
+        result = _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope))
     else:
         cells = published.read(store)
         tables = dict.fromkeys([*NAMES, *map(str, cells["table"])])
         if name not in tables:
-            hint = nearest(name, [*tables, *store.experiments], list(tables))
+            known = f"experiments: {some(store.experiments) or 'none'}; tables: {some(list(tables))}"
+            hint = near(name, [*tables, *store.experiments]) or known
             raise RequestError(f"no table and no experiment {name!r}: {hint}")
         if not studies and baseline is not None:
             raise RequestError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
-        own_results = [finals(results_of(study), baseline, scope, crossing) for study in studies]
+        own_results = [finals(results_of(study), baseline, scope) for study in studies]
         result = paper_table(name, cells if with_published else cells[:0], own_results)
     archives = {study: store.imported_from(study) for study in result.experiments or studies}
     imported = [f"{study} was imported from {archive}." for study, archive in archives.items() if archive]

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..costs import Scope
-from ..curves import Crossing, score_curves, speedups
+from ..curves import score_curves, speedups
 from ..efforts import WORDS, Effort, known
 from ..errors import NotYet
 from ..frames import DIVERGED, LOST, Frames
@@ -27,7 +27,6 @@ class Finals:
 
     Attributes:
         baseline: Label of the baseline.
-        crossing: Which crossing of the baseline's final score counts.
         runs: One row for each completed run that was evaluated, in the order of the study: fingerprint,
             label, seed, the metrics, score, delta (score minus the baseline's score with the same seed; NaN
             for the baseline, for references, and without such a seed), examples_seen, flops, and the columns
@@ -37,7 +36,6 @@ class Finals:
     frames: Frames
     baseline: str
     scope: Scope
-    crossing: Crossing
     runs: pd.DataFrame
 
     @cached_property
@@ -169,17 +167,11 @@ class Finals:
         )
 
 
-def finals(
-    frames: Frames,
-    baseline: str | None = None,
-    scope: Scope = "scoring",
-    crossing: Crossing = "first",
-) -> Finals:
+def finals(frames: Frames, baseline: str | None = None, scope: Scope = "scoring") -> Finals:
     """Compute the final results of an experiment.
 
     Args:
         baseline: Label or run to compare with; None for the study's own (`Frames.baseline`).
-        crossing: Which crossing of the baseline's final score counts.
 
     Raises:
         ValueError: No run has completed yet, or the baseline is unknown.
@@ -195,7 +187,7 @@ def finals(
     runs["delta"] = delta.where(~runs["label"].isin([compared, *apart]))
     is_ranked = not frames.no_score and frames.score.goal is not None
     sign = frames.score.sign if is_ranked else 1.0
-    speedup = speedups(curves if is_ranked else curves[:0], compared, crossing, sign)
+    speedup = speedups(curves if is_ranked else curves[:0], compared, sign)
     speedup = speedup[~speedup["label"].isin(apart)]
     runs = runs.merge(speedup, on=["fingerprint", "label", "seed"], how="left")
-    return Finals(frames, compared, scope, crossing, runs)
+    return Finals(frames, compared, scope, runs)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 100  # characters in a line of captions and notes
 _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")  # an underscore within a word doesn't start emphasis
+_BLOCK = re.compile(r"^(\d*)(>|(?:[-+#]+|[.)])(?=\s|$))")  # starts a quote, a list, a heading, or a rule
 
 
 def markdown(table: Table) -> str:
@@ -42,10 +43,16 @@ def markdown(table: Table) -> str:
         lines.append(f"| {' | '.join(padded)} |")
     rules = (f":{'-' * n}-" if left else f"-{'-' * n}:" for n, left in zip(widths, is_left, strict=True))
     lines[1:1] = [f"|{'|'.join(rules)}|"]
-    lines += ["", textwrap.fill(_md(table.caption), _WIDTH)]
+    lines += ["", _md_lines("", table.caption)]
     lines += [""] if table.notes else []
-    lines += [textwrap.fill(f"- {_md(note)}", _WIDTH, subsequent_indent="  ") for note in table.notes]
+    lines += [_md_lines("- ", note) for note in table.notes]
     return "\n".join(lines) + "\n"
+
+
+def _md_lines(start: str, text: str) -> str:
+    """Write a paragraph after `start` and align its lines; none of them starts another block."""
+    lines = textwrap.wrap(_md(text), _WIDTH - len(start))
+    return start + f"\n{' ' * len(start)}".join(_BLOCK.sub(r"\1\\\2", line) for line in lines)
 
 
 def _md_cell(cell: Cell) -> str:
@@ -55,7 +62,7 @@ def _md_cell(cell: Cell) -> str:
 
 def _md(text: str) -> str:
     """Escape a string for Markdown, on one line; commands between backticks stay code."""
-    text = re.sub(r"[\\|*`<$]", r"\\\g<0>", " ".join(text.split()))
+    text = re.sub(r"[\\|*`$]|<(?=[a-z/!?])", r"\\\g<0>", " ".join(text.split()), flags=re.IGNORECASE)
     text = re.sub(r"\\`([A-Za-z0-9 .=-]+)\\`", r"`\1`", text)
     return _UNDERSCORE.sub(r"\_", text).replace("](", "]\\(")  # brackets without parentheses are no link
 

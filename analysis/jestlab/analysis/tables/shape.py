@@ -46,7 +46,8 @@ class Shape:
 
     def of_results(self, frames: Frames, baseline: str | None) -> Frames:
         """Set the digits, and keep only the shown runs and the baseline, so that notes are about these."""
-        frames = frames if self.digits is None else replace(frames, digits=self.digits)
+        if self.digits is not None:
+            frames = replace(frames, declared=replace(frames.declared, digits=self.digits))
         names = [name for name in _split(self.rows, frames.names.known) if frames.names.meant(name)]
         return frames.only([*names, frames.baseline(baseline)]) if names else frames
 

@@ -7,7 +7,7 @@ from statistics import median_high
 from typing import Any
 
 from ..costs import SCOPES
-from ..curves import break_even, crossing_words
+from ..curves import CROSSING, break_even
 from ..efforts import WORDS, Effort, unit, writer
 from ..errors import NotYet
 from ..intervals import INTERVAL
@@ -20,7 +20,7 @@ from .final_results import Finals
 _IMPORTANCE: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
 """Importance of the columns with factors."""
 
-_BOUNDS = "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner"
+_BOUNDS = "≤, ≥ : reached by the first evaluation, perhaps sooner; > : not reached by the end"
 
 
 def summary(finals: Finals) -> Table:
@@ -100,8 +100,8 @@ def speedup_table(finals: Finals) -> Table:
     Raises:
         ValueError: No run can be compared, or the score has no goal.
     """
-    frames, words = finals.frames, crossing_words(finals.crossing, finals.frames.ranked)
-    rows = finals.matching
+    frames, rows = finals.frames, finals.matching
+    frames.ranked  # noqa: B018 — raises without a goal
     if rows.empty:
         raise NotYet(f"no run of experiment {frames.experiment!r} has a seed in common with {finals.against}")
     columns = [
@@ -111,7 +111,7 @@ def speedup_table(finals: Finals) -> Table:
         ),
         *(make(effort, finals) for effort in finals.efforts for make in (_to_match, _factor)),
     ]  # fmt: skip
-    paid = break_even(frames, finals.baseline, finals.crossing)
+    paid = break_even(frames, finals.baseline)
     by_label = paid.dropna(subset="break_even").groupby("label")["break_even"]
     if by_label.ngroups:
         rows = rows.assign(break_even=by_label.agg(median_high))
@@ -119,8 +119,8 @@ def speedup_table(finals: Finals) -> Table:
     return finals.table(
         "speed-ups",
         f"{frames.experiment}: {listed([WORDS[each].amount for each in finals.efforts])} until a run reaches "
-        f"the final score of {finals.against} with the same seed, {words}; also for {finals.against} itself. "
-        "Median over seeds.",
+        f"the final score of {finals.against} with the same seed, {CROSSING}; also for "
+        f"{finals.against} itself. Median over seeds.",
         rows.assign(apart=False),
         columns,
         notes=(_BOUNDS,),
@@ -222,7 +222,7 @@ def _factor(effort: Effort, finals: Finals) -> Column:
     key, baseline = f"fewer_{WORDS[effort].name}", finals.against
     formula = (
         f"factor by which a run reaches the final score of {baseline} sooner than {baseline} itself; same "
-        f"seed, {crossing_words(finals.crossing, finals.metric)}, median over seeds (seeds that reach it)"
+        f"seed, {CROSSING}, median over seeds (seeds that reach it)"
     )
     reference = ["reference_scoring_flops", "reference_training_share_flops"]
     left_out = reference[max(0, SCOPES.index(finals.scope) - 1) :]

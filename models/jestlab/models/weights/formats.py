@@ -13,13 +13,15 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from jestlab.models.config import TwoTowers
-from jestlab.models.weights.files import Tensor
 from jestlab.models.weights.parameters import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, parameter_shapes
+
+if TYPE_CHECKING:  # `LAYOUTS` can be read without the extra jax
+    from jestlab.models.weights.files import Tensor
 
 _PATCHES = "img/embedding/kernel"
 

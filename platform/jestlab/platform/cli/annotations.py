@@ -175,7 +175,7 @@ def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) ->
     if not dry_run:
         trust.trust(store, experiment)
     origin = trust.origin_of(store, experiment)
-    runs = trust.executed(store, experiment)
+    runs = store.launched(experiment)
     about = {
         "experiment": experiment,
         "origin": origin and asdict(origin),

@@ -57,7 +57,7 @@ def _experiments(context: click.Context, incomplete: str) -> list[str]:
 
 def _runs_of(context: click.Context, experiment: str) -> list[str]:
     """Return the names of an experiment's runs, with seeds if there are several."""
-    query = "SELECT DISTINCT label, seed FROM v_runs WHERE experiment = ? ORDER BY position"
+    query = "SELECT DISTINCT label, seed FROM v_runs WHERE experiment = ? ORDER BY position, label, seed"
     rows = _query(context, query, experiment)
     several = len({seed for _, seed in rows}) > 1
     return [f"{experiment}/{label}/{seed}" if several else f"{experiment}/{label}" for label, seed in rows]

@@ -62,7 +62,6 @@ _image_size = click.option(
 @click.group(cls=SubcommandGroup, epilog=_EPILOG)
 def data_command() -> None:
     """Make, fetch, pack, and inspect image-text shards and benchmarks."""
-    check("jax")
 
 
 @data_command.group("make", cls=SubcommandGroup, epilog=_EPILOG)
@@ -124,6 +123,7 @@ def fetch_icons(folder: Path, as_json: bool) -> None:
         say(f"{folder}: the icons already exist", err=True)
     else:
         check("icons")
+        check("jax")
         with counting("Downloading", len(sets)) as advance:
             icons.download(sets, folder / icons.PACKAGES, advance)
         with reporting("Drawing icons") as report:
@@ -199,7 +199,8 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
 
 
 def _build(folder: Path, build: Callable[[Path], None]) -> None:
-    """Build a new folder; it appears only once it is complete."""
+    """Build a new folder; it appears only once it is complete. UserError without the extra jax."""
+    check("jax")
     _check_new(folder)
     build_once(folder, build)
 

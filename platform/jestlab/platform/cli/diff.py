@@ -40,7 +40,7 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
     """
     store = naming.existing_store(lab)
     one = naming.find_run(store, first)
-    metrics = Metrics.of_spec(store.spec(one.experiment), [one.row.program])
+    metrics = store.metrics(one.experiment, [one.row.program])
     if second is None:
         titles = (one.title, "now")
         about = {"runs": list(titles), **compare_with_now(store, one.fingerprint)}

@@ -112,7 +112,7 @@ def _show_tables(lab: Lab, study: StudySpec, written: Sequence[Path]) -> None:
             say(["", *result_blocks(each, "in the reports"), ""])
     else:
         for path in written:
-            if path.suffix == ".md" and path.stem != "claims":
+            if path.parent == lab.reports / study.name and path.suffix == ".md" and path.stem != "claims":
                 print_or_write(None, f"\n{path.read_text(encoding='utf-8')}\n")
 
 

@@ -214,7 +214,7 @@ def _status_lines(
 
 def _experiments_table(experiments: Sequence[ExperimentSummary], tags: Mapping[str, list[str]]) -> Block:
     if not experiments:
-        return "no experiments yet: jestlab launch quickstart"
+        return "no experiments yet: jestlab init, or jestlab launch quickstart, which needs JAX"
 
     def count(state: RunState) -> TextColumn:
         def cell(row: ExperimentSummary) -> Text:

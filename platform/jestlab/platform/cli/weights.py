@@ -6,14 +6,13 @@ import hashlib
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jestlab.models.config import TwoTowers
 from jestlab.models.weights.formats import LAYOUTS
 from jestlab.models.weights.parameters import parameter_counts
-from jestlab.models.weights.sources import Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
 from jestlab.platform.cli import SubcommandGroup, naming
 from jestlab.platform.cli.completion import SOURCE
@@ -25,6 +24,9 @@ from jestlab.platform.lab.sync import fetched
 from jestlab.platform.render import Block, table
 from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.store import Store
+
+if TYPE_CHECKING:  # otherwise in functions: it requires the extra jax, which `--help` must not
+    from jestlab.models.weights.sources import Weights
 
 _EPILOG = f"""\
 SOURCE is one of: an .npz file of big_vision; a SigLIP model of Hugging Face, as a folder or as a .safetensors
@@ -96,6 +98,8 @@ def _convert(
     lab: Lab,
 ) -> None:
     """Write weights in another format, and check that their content has not changed."""
+    from jestlab.models.weights.sources import open_weights, read_tokenizer, write
+
     weights = _open(source, lab)
     tokenizer = tokenizer or weights.tokenizer
     pieces = read_tokenizer(tokenizer, weights.model) if tokenizer is not None else None
@@ -116,6 +120,8 @@ def _convert(
 
 def _open(source: str, lab: Lab) -> Weights:
     """Open weights, given as a path or as the name of a run."""
+    from jestlab.models.weights.sources import open_weights, run_weights
+
     path = Path(source)
     if path.exists():
         return open_weights(path)

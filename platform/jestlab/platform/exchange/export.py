@@ -101,7 +101,7 @@ _RUNS = (
     .select_from(MemberRow)
     .join(Experiment, Experiment.name == MemberRow.experiment)
     .join(RunRow, RunRow.id == MemberRow.run_id)
-    .order_by(MemberRow.experiment, MemberRow.position, MemberRow.label)
+    .order_by(MemberRow.experiment, MemberRow.position, MemberRow.label, RunRow.seed)
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from jestlab.analysis.files import write_whole
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
-from jestlab.platform import dependencies, logs, reports
+from jestlab.platform import logs, reports
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.lab.settings import Settings
@@ -235,7 +235,7 @@ class _Session:
         """Launch a plan. Omit runs that failed in earlier rounds (`before`), and their dependents."""
         plan, reruns = self._compare(plan, is_first=before is None)
         launch_recorded = _prepare(
-            self._lab, self._study, plan.runs, self._options, self._listener, self._since
+            self._lab, self._study, plan.runs, self._options, self._listener, self._since, before is None
         )
         with _open(self._lab) as store:
             for part in (plan, *plan.parts):
@@ -345,11 +345,12 @@ def _prepare(
     options: LaunchOptions,
     listener: Listener,
     since: datetime | None = None,
+    is_first: bool = True,
 ) -> _Launch:
     """Create the executor for the runs of a study, and return the function that launches them.
 
     Raises:
-        UserError: The executor's jobs couldn't reach the store, or a required setting is missing.
+        UserError: The executor can't launch jobs, or they couldn't reach the store, or a setting is missing.
     """
     if _is_complete(runs):
         return _completed_outcome
@@ -358,7 +359,8 @@ def _prepare(
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
     name = executors.choose(options.on, resources, settings)
     executor = executors.get(name, resources, settings, lab, wakeup.set)
-    dependencies.check(name)
+    if is_first:  # later rounds wait until the executor is available again
+        executor.check()
     _check_store(lab, executor)
     retries = resources.retries if options.retries is None else options.retries
     completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}

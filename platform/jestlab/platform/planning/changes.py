@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import func, literal_column, select
 
 from jestlab.analysis.provenance.code import (
+    JESTLAB,
     OWN_PROGRAMS,
     Made,
     contributing,
@@ -35,7 +36,7 @@ from jestlab.platform.spec.schema import Record, StudySpec
 from jestlab.platform.store.annotations import acceptances, retracted
 from jestlab.platform.store.provenance import digests_of, versions
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.store import Store, of_runs
+from jestlab.platform.store.store import Store, in_study_order, of_runs
 from jestlab.platform.store.tables import AttemptRow, MemberRow, RunRow
 from jestlab.platform.store.views import FIRST_STEP
 from jestlab.platform.words import few
@@ -143,6 +144,12 @@ def changes(store: Store, study: StudySpec, runs: Iterable[PlannedRun]) -> Resul
                 for fingerprint in done:
                     if item in outdated[fingerprint]:
                         result.older.setdefault(fingerprint, []).append(item)
+    by_script: dict[str, list[Made]] = defaultdict(list)
+    for run in completed:
+        by_script[f"{run.program} {run.config.get('command')}"].append(made[run.fingerprint])
+    for of_script in by_script.values():  # tables mark labels that differ from others: `Origins.marks`
+        items = differing(of_script, accepted)
+        result._add_values({item: items[item] for item in items if item != JESTLAB})
     return result
 
 
@@ -164,17 +171,16 @@ def changes_of(store: Store, experiment: str) -> ResultChanges:
     except SpecError:
         return ResultChanges()
     query = (
-        select(RunRow.__table__, MemberRow.name, MemberRow.label)
+        select(RunRow.__table__, MemberRow.name, MemberRow.label, MemberRow.position)
         .join(RunRow, RunRow.id == MemberRow.run_id)
         .where(MemberRow.experiment == experiment)
-        .order_by(MemberRow.position)
     )
     stored = {
         row.fingerprint: PlannedRun(
             row.fingerprint, row.name, row.label, {}, row.seed, row.program, json.loads(row.config), {}, None,
             RunState(row.state),
         )
-        for row in store.rows(query)
+        for row in in_study_order(store.rows(query))
     }  # fmt: skip
     return changes(store, study, stored.values())  # a run with several labels counts under one of them
 

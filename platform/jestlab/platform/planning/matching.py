@@ -94,7 +94,10 @@ class Timings:
         for program, config, device, pace in store.paces(names):
             key = config_key(programs.get(program), config)
             paces.setdefault(key, {}).setdefault(device, []).append(pace)
-        return cls(paces, store.launched(study.name))
+        launched: dict[str, list[dict[str, Any]]] = {}
+        for label, _, config in store.launched(study.name):
+            launched.setdefault(label, []).append(config)
+        return cls(paces, launched)
 
     def pace(self, program: Program, own: Config, other: Config) -> tuple[float, float] | None:
         """Return the median seconds per example of two configs, on the device with most measurements of both.

@@ -98,7 +98,7 @@ def _keep_adopted(connection: Connection, plan: Plan) -> list[int]:
         select(MemberRow.run_id, MemberRow.name, MemberRow.label, MemberRow.position)
         .join(RunRow, RunRow.id == MemberRow.run_id)
         .where(MemberRow.experiment == plan.study.name, RunRow.program == ADOPTED)
-        .order_by(MemberRow.position, MemberRow.label)
+        .order_by(MemberRow.position, MemberRow.label, RunRow.seed)
     ).all()
     taken = {text for run in plan.runs for place in run.places for text in (place.name, place.label)}
     if names := sorted({one.name for one in adopted} & taken):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from jestlab.analysis.claims import parse_claims
@@ -17,8 +18,8 @@ from jestlab.platform.words import counted, few
 
 _SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
 _RUNS = """
-    SELECT run, label, seed, run_id, program FROM v_runs
-    WHERE experiment = :experiment AND state = 'COMPLETED' AND needed = 0 ORDER BY position"""
+    SELECT run, label, seed, position, run_id, program FROM v_runs
+    WHERE experiment = :experiment AND state = 'COMPLETED' AND needed = 0"""
 _REPORTED = "SELECT DISTINCT run_id, name FROM v_evaluations WHERE experiment = :experiment"
 
 
@@ -37,7 +38,7 @@ def _lines(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> Iterato
         for name, study in studies.items():
             yield from _lines(store, name, study)
         return
-    runs = store.rows(_RUNS, experiment=experiment)
+    runs = sorted(store.rows(_RUNS, experiment=experiment), key=itemgetter("position", "label", "seed"))
     runs = [run for run in runs if run["program"] not in (*OWN_PROGRAMS, ADOPTED)]
     is_judged = any(spec.get(key) for key in ("metrics", "score", "claims"))
     if not runs or not is_judged:

@@ -39,7 +39,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.errors import UserError, closest, nearest
+from jestlab.platform.errors import UserError, near, nearest
 from jestlab.platform.programs.program import DataLookup, Program
 from jestlab.platform.spec.program import FreeKey, Problem
 from jestlab.platform.spec.tree import without
@@ -176,8 +176,8 @@ def complete(config: dict[str, Any], data: DataLookup) -> dict[str, Any]:
     for script in scripts_of(words) if data.placement == "local" else ():
         path = Path(config.get("cwd") or ".") / script
         if not path.exists():
-            similar = closest(path.name, (file.name for file in path.parent.glob(f"*{path.suffix}")))
-            hint = f"did you mean {similar}?" if similar else "paths are relative to `cwd`, the spec's folder"
+            similar = near(path.name, (file.name for file in path.parent.glob(f"*{path.suffix}")))
+            hint = similar or "paths are relative to `cwd`, the spec's folder"
             raise UserError(f"command: no such file {path}: {hint}")
     return config
 

@@ -117,7 +117,7 @@ def table_of(
     """
     from jestlab.analysis import tables
 
-    fields = ("baseline", "scope", "crossing", "score", "shape", "options")
+    fields = ("baseline", "scope", "score", "shape", "options")
     given = {field: getattr(options, field) for field in fields} | shared
     with_published = options.published
     return tables.table(store, name or options.name, experiments, with_published=with_published, **given)

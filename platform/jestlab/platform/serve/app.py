@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from jestlab.analysis.report.html import as_json
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
@@ -24,7 +25,7 @@ from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.serve import compare, experiment, experiments, run, search
 from jestlab.platform.serve.access import Access
 from jestlab.platform.serve.labs import Labs, Missing
-from jestlab.platform.serve.rendering import address, as_json, assets, render
+from jestlab.platform.serve.rendering import address, assets, render
 from jestlab.platform.store.annotations import (
     Subject,
     accept,

@@ -123,8 +123,3 @@ def as_texts(config: Mapping[str, Any]) -> dict[str, str]:
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for key, value in values.items()
     }
-
-
-def as_json(value: Mapping[str, Any]) -> str:
-    """Encode a mapping as JSON, for the scripts of our pages."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -98,7 +98,8 @@ def last_scores(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[s
     for experiment, found in runs.merge(last).groupby("experiment"):
         values = found.pivot(index="fingerprint", columns="name", values="value").astype(float)
         name = str(experiment)
-        frames = Frames(name, "", found[["program"]], values, none, none, store.spec(name))
+        metrics = store.metrics(name, found["program"].unique())
+        frames = Frames(name, "", found, values, none, none, store.spec(name), metrics)
         means = values[frames.averaged].mean(axis=1, skipna=False).dropna()
         for run, score in means.items():
             scores[name, str(run)] = frames.score.text(score) + frames.score.suffix

@@ -29,7 +29,7 @@ _CLOCKS = {"examples": "examples_seen", "time": "seconds"}
 _EFFORTS = ("examples_seen", "distinct_examples", "flops_total", "seconds")
 """Metrics that measure progress, which need no chart."""
 
-_PLACES = text("SELECT experiment, label, seed FROM v_runs WHERE fingerprint = :run ORDER BY 1, position")
+_PLACES = text("SELECT experiment, label, seed FROM v_runs WHERE fingerprint = :run")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ShownRun:
         """Read a run; the place with this experiment and label, if it has one, comes first."""
         store, row = served.store, EvaluationRow
         rows = store.rows(_PLACES.bindparams(run=fingerprint))
-        places = sorted(rows, key=lambda place: (place.experiment, place.label) != (experiment, label))
+        places = sorted(rows, key=lambda place: (place[:2] != (experiment, label), *place))
         evaluations = store.rows(
             select((row.dataset + "/" + row.metric).label("name"), row.step, row.value)
             .add_columns(*(getattr(row, column) for column in _CLOCKS.values()))
@@ -63,10 +63,7 @@ class ShownRun:
             .order_by(row.step)
         )
         record = store.run(fingerprint)
-        spec = store.spec(places[0].experiment) if places else {}
-        values = ((abs(each.value or 0.0), each.name) for each in evaluations)
-        largest = {name: value for value, name in sorted(values) if value < math.inf}
-        metrics = Metrics.of_spec(spec, [record.program]).rescaled(largest)
+        metrics = store.metrics(places[0].experiment if places else "", [record.program])
         return cls(served, record, places, evaluations, metrics)
 
     @property
@@ -102,10 +99,8 @@ class ShownRun:
             points = [row for row in self.evaluations if row.name == name]
             curve = {"x": [row.step for row in points], "y": [row.value for row in points]}
         factor = self.metrics.of(name).factor
-        scaled = {
-            key: [None if value is None else factor * value for value in values]
-            for key, values in curve.items()
-        }
+        with np.errstate(over="ignore"):
+            scaled = {key: finite(factor * np.array(values, float)) for key, values in curve.items()}
         return scaled | {"x": curve["x"]}
 
     def clock(self, column: str) -> dict[int, float]:
@@ -113,7 +108,7 @@ class ShownRun:
         logged = curves_of(self.served.store, [self.fingerprint], column)[self.fingerprint]
         points = [(row.step, getattr(row, column)) for row in self.evaluations]
         points += zip(logged["x"], logged["y"], strict=True)
-        known = {step: value for step, value in points if value is not None}
+        known = {step: value for step, value in points if value is not None and math.isfinite(value)}
         return dict(sorted(({0: 0.0} | known).items())) if known else {}
 
 

@@ -13,16 +13,7 @@ from typing import Any
 
 from jestlab.analysis.names import NAME
 from jestlab.models.extensions import references
-from jestlab.platform.errors import (
-    Mistakes,
-    SpecError,
-    UserError,
-    UserErrors,
-    choices,
-    closest,
-    shown,
-    within,
-)
+from jestlab.platform.errors import Mistakes, SpecError, UserError, UserErrors, choices, near, shown, within
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec.axes import AxisSpec
@@ -237,8 +228,8 @@ def _read_source(spec: str | Written, scale: str | None) -> _Source:
         return _Source(spec, spec, _call_get_config(study_module(spec), spec, scale))
     if not path.is_file():
         siblings = [file.name for file in path.parent.glob("*") if file.suffix in _SUFFIXES]
-        near = closest(path.name, siblings)
-        raise SpecError((), f"{spec}: no such file" + (f": did you mean {near}?" if near else ""))
+        hint = near(path.name, siblings)
+        raise SpecError((), f"{spec}: no such file" + (f": {hint}" if hint else ""))
     if path.suffix not in _SUFFIXES:
         raise SpecError((), f"{spec}: not a spec: expected a .py, .yaml or .yml file")
     source = _Source(spec, path.stem, None, path.absolute().parent)

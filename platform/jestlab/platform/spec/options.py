@@ -21,7 +21,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.curves import Crossing
 from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.sheet import Sheet
 from jestlab.models import extensions
@@ -100,7 +99,6 @@ class TableOptions(Options):
     baseline: Baseline = None
     score: Score = ()
     scope: FlopsScope = "scoring"
-    crossing: Crossing = option("First crossing of the baseline's score, or the last one.", "first")
     published: bool = option("Show published rows in the paper's tables.", True)
     columns: Names = option("Columns to show, in order: keys, headings, or scores, costs, factors.", ())
     rows: Names = option("Rows to show, in order: runs, labels, or names of rows.", ())

@@ -231,7 +231,7 @@ def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
     """Describe in one line what `collect` will record; `own_code`: whether custom programs run."""
     listed = ["host", "device", "package versions"]
     if "environment" in parts:
-        listed.append(f"{len(kept_variables(os.environ))} environment variables")
+        listed.append(f"{len(kept_variables(os.environ))} environment variables (and jestlab's own)")
     if (checkout := Checkout.of(code / "worker.py")) is not None:
         has_changes = "changes" in parts and checkout.changes("--name-only")
         listed.append(f"jestlab's {commit_text(checkout.commit[:8], has_changes)}")
@@ -292,7 +292,8 @@ def _installed(packages: list[str]) -> dict[str, str]:
 # ---- the environment
 
 _KEPT = re.compile(
-    r"""(JAX|XLA|TPU|LIBTPU|CLOUD_TPU|MEGASCALE|CUDA|NVIDIA|NCCL|ROCM|HIP|TF|OMP|MKL|OPENBLAS|MALLOC|JESTLAB)_
+    r"""(JAX|XLA|TPU|LIBTPU|CLOUD_TPU|MEGASCALE|CUDA|NVIDIA|NCCL|ROCM|HIP|OMP|MKL|OPENBLAS|MALLOC|JESTLAB)_
+    | TF_ (?! CLI_ | VAR_ | PLUGIN_ | DATA_DIR | LOG | INPUT | WORKSPACE )  # TensorFlow's, not Terraform's
     | PYTHON | (LD_LIBRARY_PATH | LD_PRELOAD | LANG | LC_ALL | TZ | VIRTUAL_ENV)$""",
     re.VERBOSE,
 )

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -25,6 +26,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from jestlab.analysis.metrics import Metrics
+from jestlab.analysis.results import Snapshot, metrics_of
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import identity, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
@@ -175,6 +178,11 @@ class Store:
                 for r in connection.execute(newest_first)
             ]  # fmt: skip
 
+    def metrics(self, experiment: str, programs: Iterable[str]) -> Metrics:
+        """Return the meaning of metrics by an experiment, if it exists, and by these programs."""
+        with self.reading() as connection:
+            return metrics_of(Snapshot("", connection), experiment, programs)
+
     def spec(self, experiment: str) -> dict[str, Any]:
         """Return the resolved study of an experiment's last launch.
 
@@ -237,18 +245,14 @@ class Store:
             for row in self.rows(query)
         ]
 
-    def launched(self, experiment: str) -> dict[str, list[dict[str, Any]]]:
-        """Return the configs of an experiment's runs by label; empty if it doesn't exist."""
+    def launched(self, experiment: str) -> list[tuple[str, str, dict[str, Any]]]:
+        """Return label, program, and config of an experiment's runs, in the study's order."""
         query = (
-            select(MemberRow.label, RunRow.config)
+            select(MemberRow.position, MemberRow.label, RunRow.seed, RunRow.program, RunRow.config)
             .join(RunRow, RunRow.id == MemberRow.run_id)
             .where(MemberRow.experiment == experiment)
-            .order_by(MemberRow.position)
         )
-        found: dict[str, list[dict[str, Any]]] = {}
-        for label, config in self.rows(query):
-            found.setdefault(label, []).append(json.loads(config))
-        return found
+        return [(row.label, row.program, json.loads(row.config)) for row in in_study_order(self.rows(query))]
 
     def runs(self, experiment: str, fingerprints: Collection[str] | None = None) -> list[RunSummary]:
         """Return the runs of an experiment in the study's order, or only those with these fingerprints.
@@ -258,15 +262,15 @@ class Store:
         """
         names = ("run" if name == "name" else name for name in RunSummary.__dataclass_fields__)
         columns = (column(name, DateTime) if name.endswith("_at") else column(name) for name in names)
-        query: Any = select(*columns).select_from(table("v_runs"))
-        query = query.where(column("experiment") == experiment).order_by(column("position"))
+        query: Any = select(column("position"), *columns).select_from(table("v_runs"))
+        query = query.where(column("experiment") == experiment)
         if fingerprints is not None:
             query = query.where(one_of(column("fingerprint", Text), fingerprints))
         with self.reading() as connection:
             of_experiment(connection, experiment, ExperimentRow.name)
             return [
                 RunSummary(run, name, label, seed, RunState(state), *others)
-                for run, name, label, seed, state, *others in connection.execute(query)
+                for _, run, name, label, seed, state, *others in in_study_order(connection.execute(query))
             ]
 
     def changes(self, experiment: str, since: datetime) -> tuple[datetime, dict[str, datetime]]:
@@ -352,6 +356,11 @@ _SPEED: tuple[Any, ...] = (
     AttemptRow.started_at, AttemptRow.resumed_step, AttemptRow.reached_step, AttemptRow.training_seconds,
     AttemptRow.evaluation_seconds, AttemptRow.checkpoint_seconds,
 )  # fmt: skip
+
+
+def in_study_order(rows: Iterable[Any]) -> list[Any]:
+    """Sort rows by position, label, and seed; databases sort text differently."""
+    return sorted(rows, key=attrgetter("position", "label", "seed"))
 
 
 def of_runs(fingerprints: Iterable[str]) -> ColumnElement[bool]:

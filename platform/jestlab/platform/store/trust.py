@@ -18,7 +18,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
 from jestlab.platform.store.store import Store, of_experiment
-from jestlab.platform.store.tables import ExperimentRow, MemberRow, RunRow
+from jestlab.platform.store.tables import ExperimentRow
 from jestlab.platform.whoami import user_name
 
 
@@ -77,17 +77,6 @@ def refuse_untrusted(store: Store, experiment: str) -> None:
         )
 
 
-def executed(store: Store, experiment: str) -> Sequence[tuple[str, str, dict[str, object]]]:
-    """Return label, program, and config of the runs of an experiment, in the study's order."""
-    query = (
-        select(MemberRow.label, RunRow.program, RunRow.config)
-        .join(RunRow, RunRow.id == MemberRow.run_id)
-        .where(MemberRow.experiment == experiment)
-        .order_by(MemberRow.position, MemberRow.label)
-    )
-    return [(label, program, json.loads(config)) for label, program, config in store.rows(query)]
-
-
 def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
     """Return the custom code of an experiment, without programs: the use and the name of each.
 
@@ -97,7 +86,7 @@ def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
     from jestlab.platform.spec.options import custom_code_in
 
     found: dict[tuple[str, str], None] = {}
-    for _, _, config in executed(store, experiment):
+    for _, _, config in store.launched(experiment):
         code = config.get("code")
         found |= dict.fromkeys(("config", str(name)) for name in (code if isinstance(code, dict) else ()))
     spec = store.spec(experiment)

@@ -44,4 +44,4 @@ def files(study: Path, program: Start) -> dict[Path, str]:
     if program == "train":
         return texts
     code = (_HERE / "command.py").read_text(encoding="utf-8")
-    return texts | {script: code.replace("STUDY.yaml", study.name).replace("SCRIPT", script.name)}
+    return texts | {script: code.replace("STUDY.yaml", study.name).replace("SCRIPT", str(script))}

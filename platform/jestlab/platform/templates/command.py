@@ -1,7 +1,7 @@
 """A linear classifier, which STUDY.yaml trains. Replace it with your own training.
 
-It uses only Python's standard library. To try it without a study, run `python SCRIPT`: it then prints its
-reports.
+It uses only Python's standard library. After the first launch, you can also start it by hand. It then prints
+its reports: `PYTHONPATH=lab/cache/client python3 SCRIPT`.
 """
 
 from __future__ import annotations

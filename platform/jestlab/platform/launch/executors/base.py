@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from jestlab.platform import dependencies
 from jestlab.platform.errors import UserError
 from jestlab.platform.processes import EXIT_COMPLETED, describe_exit
 
@@ -193,6 +194,10 @@ class Executor(Protocol):
     chips: int = 0
     parallel: int | None = None
     grace_seconds: float = 30.0
+
+    def check(self) -> None:
+        """Raise UserError if no job can be launched from this machine. Called before anything is written."""
+        dependencies.check(self.name)
 
     def room(self) -> int | None:
         """Return the number of further jobs that can start now; None for any number."""

@@ -117,6 +117,10 @@ class SlurmExecutor(Executor):
 
     # ---- launching
 
+    def check(self) -> None:
+        """Raise ExecutorError if Slurm's commands are missing, or its controller doesn't answer."""
+        _ = self._config  # which the launch needs anyway
+
     def launch(self, job: Job) -> LaunchedJob:
         """Submit a job, or find the existing one with its name."""
         [launched] = self.launch_all([job])
