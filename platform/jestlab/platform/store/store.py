@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -26,8 +26,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from jestlab.analysis.metrics import Metrics
-from jestlab.analysis.results import Snapshot, metrics_of
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import identity, schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
@@ -52,6 +50,9 @@ from jestlab.platform.store.tables import (
     RunRow,
     run_key,
 )
+
+if TYPE_CHECKING:
+    from jestlab.analysis.metrics import Metrics
 
 
 class Store:
@@ -180,6 +181,8 @@ class Store:
 
     def metrics(self, experiment: str, programs: Iterable[str]) -> Metrics:
         """Return the meaning of metrics by an experiment, if it exists, and by these programs."""
+        from jestlab.analysis.results import Snapshot, metrics_of
+
         with self.reading() as connection:
             return metrics_of(Snapshot("", connection), experiment, programs)
 
