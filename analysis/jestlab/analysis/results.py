@@ -226,10 +226,7 @@ def costs_of(store: Snapshot, experiment: str) -> pd.DataFrame:
 
 
 def attempts_of(store: Snapshot, experiment: str) -> list[dict[str, Any]]:
-    """Read the attempts at an experiment's runs, in any order, with the columns of `_ATTEMPTS`.
-
-    changes and code_changes are the lengths of the patches with uncommitted changes.
-    """
+    """Read the attempts at an experiment's runs, in any order; changes and code_changes count characters."""
     return store.rows(_ATTEMPTS, experiment=experiment)
 
 
