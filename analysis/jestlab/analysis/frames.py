@@ -210,7 +210,7 @@ class Frames:
         return words
 
     def label_of(self, name: str) -> str:
-        """Find a label by its own name, by the name of a run with one label, or by a display name.
+        """Find a label by name, by the name of a run with one label, or by a display name.
 
         Raises:
             RequestError: The name is unknown, or the run has several labels.
@@ -223,7 +223,7 @@ class Frames:
         return meant[0]
 
     def _meant(self, name: str, labels: Sequence[str]) -> list[str]:
-        """Return those of the labels that a name refers to; RequestError if there are none."""
+        """Return those of the labels that a name refers to; RequestError without any."""
         if meant := [label for label in self.names.meant(name) if label in labels]:
             return meant
         known = nearest(name, self.names.known)

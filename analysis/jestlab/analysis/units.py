@@ -116,5 +116,5 @@ def sentence(text: str) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """Join the first twelve names; "…" stands for further ones."""
+    """Join the first twelve names; "…" means further ones."""
     return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

@@ -1,6 +1,7 @@
 """`jestlab diff`: the differences between two runs."""
 
 import json
+import math
 from typing import Any
 
 import plans_support as plans
@@ -38,7 +39,7 @@ def lab(root):
         "environment": '{"XLA_FLAGS": "--x"}',
     }
     recorded["versions"] = '{"python": "3.12.1", "jax": "0.10"}'
-    stores.attempt(store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": 0.125}, **recorded)
+    stores.attempt(store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": math.inf}, **recorded)
     budget = {"run_id": stores.run_id(store, JOINT), "chip": "v5e", "chips": 4, "chip_hours": 0.5}
     with store.writing() as connection:
         connection.execute(insert(tables.BudgetRow).values(**budget, dollars=0.75))
@@ -69,7 +70,7 @@ def test_differences_as_json(lab, jestlab):
     assert difference["scores"] == {
         "toy/other": numbers(0.25, None, None),
         "toy/score": numbers(0.5, 0.75, 0.25),
-        "toy/new": numbers(None, 0.125, None),
+        "toy/new": numbers(None, "inf", None),  # JSON lacks infinities
     }
     costs = difference["costs"]
     assert costs["total_flops"] == numbers(None, 4e6, None)
@@ -84,6 +85,7 @@ def test_differences_as_text(lab, jestlab):
     assert lines[-1] == ["Δ:", "uniform/0", "minus", "joint/0"]
     assert ["toy/score", "75.0%", "50.0%", "−25.0", "points"] in lines
     assert ["toy/other", "–", "0.25", "dB", "–"] in lines
+    assert ["toy/new", "inf", "–", "–"] in lines
     assert ["actual", "time", "4", "min", "2", "min", "−2", "min", "(−50%)"] in lines
     assert ["total", "FLOPs", "4.00", "MFLOP", "–", "–"] in lines
     assert not any(line[:1] == ["same"] for line in lines)

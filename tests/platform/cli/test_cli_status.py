@@ -1,6 +1,7 @@
 """`jestlab status`, `jestlab watch`, and `jestlab logs`."""
 
 import json
+import math
 from datetime import timedelta
 from typing import Any
 
@@ -80,7 +81,8 @@ def active(store):
     attempt = stores.attempt(store, trains, RunState.RUNNING, started=began, **signs)
     with store.writing() as connection:
         run = stores.run_id(store, trains)
-        batch: batches.Batch = [("point", 500, "examples_seen", 98_000.0), ("progress", 500, 1_000)]
+        points: batches.Batch = [("point", 500, "examples_seen", 98_000.0), ("point", 500, "loss", math.inf)]
+        batch: batches.Batch = [*points, ("progress", 500, 1_000)]
         batches.write(connection, run, attempt, batch, late=False)
         reported = began + timedelta(seconds=100)
         connection.execute(update(tables.RunRow).where(tables.RunRow.id == run).values(updated_at=reported))
@@ -92,7 +94,7 @@ def test_rows_show_the_speed_and_why_runs_wait(active, store, jestlab):
     rows = {row["run"]: row for row in json.loads(jestlab("watch", "toy", "--json"))}
     assert rows["trains"]["examples_per_second"] == pytest.approx(980)
     assert rows["trains"]["eta_seconds"] == pytest.approx(100)
-    assert rows["trains"]["waits"] is None
+    assert rows["trains"]["waits"] is None and rows["trains"]["loss"] == "inf"  # JSON lacks infinities
     waits = {name: (rows[name]["state"], rows[name]["reason"]) for name in ("waits", "blocked")}
     blocked = ("BLOCKED", "waits for trains/0, which is RUNNING")
     assert waits == {"waits": ("PENDING", "waits for a slot"), "blocked": blocked}

@@ -81,7 +81,7 @@ def test_rejects_unknown_experiments_and_stores_without_runs(recorded_sqlite, tm
     empty = Store.open(f"sqlite:///{tmp_path / 'empty.db'}")
     with pytest.raises(UserError, match="no experiment 'toi' in the store: did you mean 'toy'"):
         members(recorded_sqlite, ["toy", "toi"])
-    with pytest.raises(UserError, match="there are no runs to export: launch a study first"):
+    with pytest.raises(UserError, match="no runs to export: launch a study first"):
         members(empty, [])
     empty.close()
 

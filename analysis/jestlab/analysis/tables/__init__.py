@@ -76,7 +76,7 @@ def table(
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
-        ValueError: The table or an experiment doesn't exist, there is nothing to show, or custom code fails.
+        ValueError: The table or an experiment doesn't exist, the table is empty, or custom code fails.
     """
     studies = list(dict.fromkeys(studies))
     used: list[Frames] = []
@@ -99,7 +99,7 @@ def table(
         result = custom_table(code, access, options or {})
     elif name == "claims":
         if baseline is not None or score:
-            raise RequestError("claims name what they compare with: leave out baseline and score")
+            raise RequestError("each claim names the runs that it compares: leave out baseline and score")
         result = _claims(store, studies, shape.digits)
     elif name in _OF_ONE_EXPERIMENT:
         result = _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope))

@@ -122,7 +122,7 @@ class Table:
         own_notes: Notes that aren't about a column: conventions, and which runs are missing and why.
         parts: The runs behind the numbers, one line for each row and run: `row`, experiment, label, seed,
             fingerprint, and the numbers of the run by the columns' keys. None without runs.
-        published: Published cells: `row`, `column`, and the columns of `v_published`. None if there are none.
+        published: Published cells: `row`, `column`, and the columns of `v_published`. None without any.
         baselines: Row → the row that it is compared with.
         struck: Row → why the results behind it are wrong.
         mixed: Rows whose numbers were made with different code, data, or packages.

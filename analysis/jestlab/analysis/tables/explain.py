@@ -37,7 +37,7 @@ class Explanation:
             reason, or None), attempts (as in `History.attempts`), value (the run's number in this column),
             inputs (name → number from which the value is computed), and against (the same inputs of the
             baseline's run with the same seed).
-        baseline: Displayed name of the row to compare with; None if there is none.
+        baseline: Displayed name of the row to compare with; None without one.
         differences: Differences from the config of the baseline; None without a baseline.
         published: For a published cell, its columns in `v_published`.
         accepted: One line for each acceptance of differences between the runs.

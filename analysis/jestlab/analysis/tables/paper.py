@@ -90,7 +90,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     """Build one of the paper's tables, or another published table.
 
     Published rows are in sections by source and group, and the rows of each experiment are one section. Each
-    section has its own baseline. A score that several sections have is in one column.
+    section has a separate baseline. A score that several sections have is in one column.
 
     Args:
         name: A key of `LAYOUTS`, or the name of another published table, shown in the layout of "comparison".
@@ -101,7 +101,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         The table. The docstring of `paper_rows` describes its frame.
 
     Raises:
-        ValueError: There are no rows.
+        ValueError: The table would have no rows.
     """
     layout = LAYOUTS.get(name, LAYOUTS["comparison"])
     cells = published[published["table"] == name]

@@ -259,7 +259,7 @@ def _break_even(baseline: str) -> Column:
     """Make the column of the number of runs after which a reference has paid for itself."""
     formula = (
         "number of runs that must share the reference until they save the FLOPs of making it; each saves the "
-        f"FLOPs of {baseline} minus its own, with scoring, both to the final score of {baseline}; ∞: never"
+        f"FLOPs of {baseline} minus those of the run, with scoring, to the final score of {baseline}; ∞: never"
     )
 
     return Column(

@@ -50,9 +50,6 @@ def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> 
         about = compare(store, one.fingerprint, other.fingerprint)
         for run, title in zip(about["runs"], titles, strict=True):
             run["name"] = title
-        for numbers in (*about["scores"].values(), *about["costs"].values()):
-            # JSON lacks infinities and NaN.
-            numbers |= {n: str(x) for n, x in numbers.items() if x is not None and not math.isfinite(x)}
     show(as_json, about, _blocks(about, titles, metrics))
 
 
@@ -102,13 +99,14 @@ def _numbers(section: str, about: Mapping[str, Any], metrics: Metrics) -> Iterat
             name, _, kind = name.rpartition("_")
             quantity, write = _UNITS[kind]
             name, unit, of_change = f"{name.replace('_', ' ')} {quantity}", "", ""
-            if change and first and not isinstance(change, str):
+            if change and first and math.isfinite(change):
                 of_change = f" ({change / first:+.0%})".replace("-", "−")
         unit = unit if unit in ("", "%") else f" {unit}"
-        cells = [each if isinstance(each, str | None) else f"{write(each)}{unit}" for each in (first, second)]
-        if not isinstance(change, str | None):
-            change = f"{'−' if change < 0 else '+'}{write(abs(change))}{of_change}" if change else "="
-        yield (name, *(_ABSENT if cell is None else cell for cell in (*cells, change)))
+        cells = [_ABSENT if each is None else f"{write(each)}{unit}" for each in (first, second)]
+        difference = _ABSENT
+        if change is not None and not math.isnan(change):
+            difference = f"{'−' if change < 0 else '+'}{write(abs(change))}{of_change}" if change else "="
+        yield name, *cells, difference
 
 
 def _source_line(line: str) -> Text:

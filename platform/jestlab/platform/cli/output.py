@@ -38,10 +38,12 @@ def say(blocks: Block | Iterable[Block] = "", *, err: bool = False, fit: bool = 
 
 
 def print_json(data: Any) -> None:
-    """Print data as JSON, with control characters escaped."""
+    """Print data as JSON, with control characters escaped. Infinities and NaN are texts: JSON lacks them."""
     from jestlab.platform.render import escape_controls
 
-    click.echo(escape_controls(json.dumps(data, ensure_ascii=False, default=datetime.isoformat)))
+    text = json.dumps(data, default=datetime.isoformat)
+    data = json.loads(text, parse_constant=lambda name: str(float(name)))
+    click.echo(escape_controls(json.dumps(data, ensure_ascii=False)))
 
 
 def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:

@@ -118,7 +118,7 @@ def members(store: Store, experiments: Sequence[str]) -> Sequence[RowMapping]:
                 raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
         query = _RUNS.where(MemberRow.experiment.in_(experiments or known))
         if not (rows := connection.execute(query).mappings().all()):
-            raise UserError("there are no runs to export: launch a study first")
+            raise UserError("no runs to export: launch a study first")
     return rows
 
 

@@ -163,7 +163,7 @@ def changes_of(store: Store, experiment: str) -> ResultChanges:
     """Compare the runs of an experiment, as last launched. Reports no changes if its spec is no longer valid.
 
     Raises:
-        UserError: There is no such experiment.
+        UserError: The experiment is unknown.
     """
     spec = store.spec(experiment)
     try:

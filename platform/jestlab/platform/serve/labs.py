@@ -111,7 +111,7 @@ class Labs:
         """Open the stores.
 
         Raises:
-            StoreError: A store can't be read; the message says what to do.
+            StoreError: A store can't be read; the message names the remedy.
         """
         self.writes = writes
         names = distinct((lab.root.name or "lab" for lab in labs), "-")

@@ -136,7 +136,7 @@ class Store:
         return str(found[0].id)
 
     def rows(self, query: Executable) -> Sequence[Any]:
-        """Return the rows of a query, read in a transaction of its own."""
+        """Return the rows of a query, read in a separate transaction."""
         with self.reading() as connection:
             return connection.execute(query).all()
 
