@@ -258,8 +258,8 @@ def factor_text(row: Record, effort: Effort) -> str:
 def _break_even(baseline: str) -> Column:
     """Make the column of the number of runs after which a reference has paid for itself."""
     formula = (
-        "number of runs that must share the reference until they save the FLOPs of making it; each saves the "
-        f"FLOPs of {baseline} minus those of the run, with scoring, to the final score of {baseline}; ∞: never"
+        "number of runs that must share the reference until they save the FLOPs of making it; each saves "
+        f"the FLOPs of {baseline} minus its FLOPs, with scoring, to the final score of {baseline}; ∞: never"
     )
 
     return Column(
