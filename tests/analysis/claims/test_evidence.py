@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.simulation import DRAWS, LAST, losing, once, one_look, peeking, simulated, slack, until_decided
+from tests.simulation.studies import (
+    DRAWS,
+    LAST,
+    losing,
+    once,
+    one_look,
+    peeking,
+    simulated,
+    slack,
+    until_decided,
+)
 
 from jestlab.analysis.claims.claim import MOST_SEEDS
 from jestlab.analysis.claims.evidence import evidence_of, needed, power

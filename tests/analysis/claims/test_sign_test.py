@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.simulation import DRAWS, simulated, until_decided
+from tests.simulation.studies import DRAWS, simulated, until_decided
 
 from jestlab.analysis.claims.sign_test import (
     Forecast,

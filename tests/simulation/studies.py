@@ -1,8 +1,5 @@
 """Simulated studies: how often verdicts are wrong, and how many seeds they take.
 
-    python -m tests.simulation                # prints all figures as JSON
-    python -m tests.simulation --figure docs/pictures/until_decided.png
-
 Each study has a family of claims, each with differences of its own of up to 24 seeds, which are looked at
 after every seed. A verdict "holds" is wrong where the median is 0: where in half of all seeds the difference
 is above it. Beside it stands what is done by hand: the 95% interval of Student's t, looked at after every
@@ -11,8 +8,6 @@ seed, or once.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -24,7 +19,6 @@ import numpy.typing as npt
 
 from jestlab.analysis.claims.sign_test import all_looks, most_against
 from jestlab.analysis.colors import PALETTE, REFERENCE
-from jestlab.analysis.figures.style import applied
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -266,20 +260,3 @@ def _line(rows: list[Row], how: str, claims: int, key: str) -> list[float]:
 
 def _row(rows: list[Row], **wanted: Any) -> Row:
     return next(row for row in rows if wanted.items() <= row.items())
-
-
-def main() -> None:
-    """Simulate, and print or draw."""
-    parser = argparse.ArgumentParser(description="Simulate studies with peeking after every seed.")
-    parser.add_argument("--studies", type=int, default=20_000)
-    parser.add_argument("--figure", type=Path, help="draw the figure of the documentation")
-    options = parser.parse_args()
-    rows = table(options.studies)
-    print(json.dumps(rows, indent=1))
-    if options.figure:
-        with applied():
-            figure(rows, options.figure)
-
-
-if __name__ == "__main__":
-    main()
