@@ -98,11 +98,15 @@ def _named_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
         place = ("reports", str(index))
-        for option in ("run", "baseline"):
-            if (name := getattr(report, option, None)) is not None:
-                yield (*place, option), name
+        best = getattr(report, "best", {})
+        named = [((option,), getattr(report, option, None)) for option in ("run", "baseline")]
         for option, field in (("runs", "runs"), ("rows", "rows_of_runs")):
-            yield from (((*place, option, str(i)), name) for i, name in enumerate(getattr(report, field, ())))
+            named += [((option, str(i)), name) for i, name in enumerate(getattr(report, field, ()))]
+        for row, choice in best.items():
+            named += [(("best", row, "of", str(i)), name) for i, name in enumerate(choice.of)]
+        yield from (
+            ((*place, *below), name) for below, name in named if name is not None and name not in best
+        )
     for index, claim in enumerate(study.claims):
         for key, side in (("of", claim.of), (claim.comparison, claim.other)):
             yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
