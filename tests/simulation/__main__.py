@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tests.simulation import studies
+from tests.simulation import best_of_axis, studies
 
 from jestlab.analysis.figures.style import applied
 
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="draw the figure of the documentation")
     options = parser.parse_args()
     rows = studies.table(options.studies)
-    print(json.dumps(rows, indent=1))
+    print(json.dumps({"studies": rows, "best_of_axis": best_of_axis.table(options.studies)}, indent=1))
     if options.figure:
         with applied():
             studies.figure(rows, options.figure)
