@@ -1,6 +1,7 @@
 """Rows and curves of the best run of each seed."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from jestlab.analysis.tables import Shape, table
 from jestlab.analysis.tuned import with_best
 
 DEV, TEST = "dev/loss", "test/accuracy"
-SPEC = {
+SPEC: dict[str, Any] = {
     "metrics": {DEV: {"goal": "min"}, TEST: {"goal": "max"}},
     "score": [TEST],
     "axes": [{"runs": ["deep"], "labels": {"rate": {"name": "lr"}}}],

@@ -221,6 +221,11 @@ class Claim(_Part):
         return self.of.measure or self.measure, self.other.measure or self.measure
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """The measures of both sides, and the metrics that choose the best runs."""
+        return *self.measures, *(side.by for side in self.sides if side.by)
+
+    @property
     def unit(self) -> str:
         """Name of the difference: the measure of both sides, "score" for two kinds of score, the folder that
         both names start with, or both names."""

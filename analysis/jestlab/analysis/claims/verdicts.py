@@ -13,6 +13,7 @@ from ..metrics import Metric
 from ..names import Names, names_in
 from ..provenance.warnings import retractions
 from ..results import Snapshot, opens_store, runs_of
+from .best import Compared
 from .claim import Claim, Study, studies
 from .evidence import Relation
 from .judged import Judged, Judging
@@ -93,12 +94,12 @@ def judge(
 
     names = names_in(study.spec, runs)
     sides = [
-        (measure, _labels(names, side.of), _labels(names, side.minus))
-        for side, measure in zip((claim.of, claim.other), claim.measures, strict=True)
+        Compared(measure, _labels(names, side.runs), _labels(names, side.minus), side.by)
+        for side, measure in zip(claim.sides, claim.measures, strict=True)
     ]
     weights = _weights(sides)
     labels = list(dict.fromkeys(label for _, label in weights))
-    unknown = [name for side in (claim.of, claim.other) for _, name in side.named() if not names.meant(name)]
+    unknown = [name for side in claim.sides for _, name in side.named() if not names.meant(name)]
     rows: Iterable[Any] = runs[runs["label"].isin(labels)].itertuples()
     compared = {(run.label, run.seed): run for run in rows}
     states = {place: run.state for place, run in compared.items()}
@@ -107,25 +108,36 @@ def judge(
     reasons = {run.retracted: None for run in compared.values() if run.retracted and run.seed in planned}
     # A canceled run resumes with the next launch, so tests after every seed wait for it.
     final = {"COMPLETED", *LOST} - ({"CANCELLED"} if judging.until is not None else set())
-    completed, ended = (
-        [seed for seed in planned if not reasons and all(states[label, seed] in allowed for label in labels)]
-        for allowed in ({"COMPLETED"}, final)
-    )
-    values = measures.values(weights, completed)
-    seeds = ended if weights.keys() <= {(measure, label) for measure, label, _ in values} else []
+    ended = [
+        seed for seed in planned if not reasons and all(states[label, seed] in final for label in labels)
+    ]
+    needed = [terms for side in sides for terms in side.needed]
+    completed = [
+        seed
+        for seed in ended
+        if all(any(states[label, seed] == "COMPLETED" for _, label in terms) for terms in needed)
+    ]
+    every_term = list(dict.fromkeys(term for terms in needed for term in terms))
+    values = measures.values(every_term, completed)
+    values = {place: value for place, value in values.items() if states[place[1:]] == "COMPLETED"}
+    known = {(measure, label) for measure, label, _ in values}
+    refused = next(filter(None, (side.refused(measures) for side in sides)), "")
+    seeds = ended if not refused and all(known.intersection(terms) for terms in needed) else []
     if judging.until is not None:  # looks are in the order of the seeds, without gaps
         seeds = [seed for place, seed in enumerate(seeds) if seed == place]
 
-    def value(measure: str, plus: Sequence[str], minus: Sequence[str], seed: int) -> float:
+    def value(side: Compared, seed: int) -> float:
         """Return the value of a side for one seed."""
         added, subtracted = (
-            [values.get((measure, label, seed), math.nan) for label in labels] for labels in (plus, minus)
+            [values.get((side.measure, label, seed), math.nan) for label in labels]
+            for labels in (side.plus, side.minus)
         )
-        if minus and not all(map(math.isfinite, added + subtracted)):
+        if not added or (side.minus and not all(map(math.isfinite, added + subtracted))):
             return math.nan  # a difference to a run that diverged is neither good nor bad
-        return sum(added) / len(added) - (sum(subtracted) / len(subtracted) if minus else 0.0)
+        return sum(added) / len(added) - (sum(subtracted) / len(subtracted) if side.minus else 0.0)
 
-    differences = [value(*sides[0], seed) - value(*sides[1], seed) for seed in seeds]
+    chosen = {seed: [side.in_seed(seed, values, measures) for side in sides] for seed in seeds}
+    differences = [value(of, seed) - value(other, seed) for seed, (of, other) in chosen.items()]
     first, second = (measures.metric(measure) for measure in claim.measures)
     metric = first if (first.goal, first.unit) == (second.goal, second.unit) else Metric()
     is_unclear = claim.comparison == "better_than" and metric.goal is None
@@ -140,15 +152,17 @@ def judge(
     seeds, differences = seeds[: evidence.seeds], differences[: evidence.seeds]
     mean, std = moments(differences) if differences else (math.nan, math.nan)
     half = float(half_widths([std], [len(differences)])[0])
+    weights_of = {seed: _weights(chosen[seed]) for seed in seeds}
     parts = [
         {
             "experiment": experiment, "label": label, "seed": seed,
             "fingerprint": compared[label, seed].fingerprint,
             "value": outcome if math.isfinite(outcome) else math.nan,
-            "weight": weight, "difference": weight * outcome,
+            "weight": weight, "difference": weight * outcome if weight else 0.0,
         }
-        for (measure, label), weight in weights.items()
-        for seed in seeds
+        for measure, label in weights
+        for seed, difference in zip(seeds, differences, strict=True)
+        for weight in [weights_of[seed].get((measure, label), math.nan if math.isnan(difference) else 0.0)]
         for outcome in [values.get((measure, label, seed), math.nan)]
     ]  # fmt: skip
 
@@ -167,16 +181,25 @@ def judge(
         texts = [f"{names.shown[name]} {text}" for name in labels if (text := in_words(fates[name], total))]
         return "; ".join(texts[:_MAX_NAMED]) + " …" * (len(texts) > _MAX_NAMED)
 
+    choices = [
+        in_words([names.shown[label] for seed in seeds for label in chosen[seed][i].plus], len(seeds))
+        for i, side in enumerate(sides)
+        if side.by
+    ]
     gaps = [
         "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
         f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit" if is_unclear else "",
         f"unknown run: {', '.join(unknown)}" if unknown else "",
+        refused,
         "" if planned else "the runs have no seed in common",
         describe_fates([seed for seed in planned if seed not in completed], len(planned)),
         *(
             measures.missing(measure, names.shown[label])
-            for measure, label in weights
-            if any((measure, label, seed) not in values for seed in completed)
+            for measure, label in every_term
+            if any(
+                (measure, label, seed) not in values and states[label, seed] == "COMPLETED"
+                for seed in completed
+            )
         ),
         "one seed has no interval" if len(seeds) == 1 else "",
     ]
@@ -194,6 +217,7 @@ def judge(
         metric=metric,
         parts=pd.DataFrame(parts, columns=_PARTS),
         labels=tuple(labels),
+        chosen="; ".join(filter(None, choices)),
         shown=names.shown,
         gap=next(filter(None, gaps), ""),
         lost=describe_fates(seeds, len(seeds if judging.until else planned)),
@@ -205,11 +229,12 @@ def _labels(names: Names, runs: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(label for name in runs for label in names.meant(name)))
 
 
-def _weights(sides: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> dict[Term, float]:
+def _weights(sides: Sequence[Compared]) -> dict[Term, float]:
     """Return the weight of each term in the difference."""
     weights: dict[Term, float] = {}
-    for sign, (measure, plus, minus) in zip((1.0, -1.0), sides, strict=True):
-        for part_sign, labels in ((sign, plus), (-sign, minus)):
+    for sign, side in zip((1.0, -1.0), sides, strict=True):
+        for part_sign, labels in ((sign, side.plus), (-sign, side.minus)):
             for label in labels:
-                weights[measure, label] = weights.get((measure, label), 0.0) + part_sign / len(labels)
+                term = side.measure, label
+                weights[term] = weights.get(term, 0.0) + part_sign / len(labels)
     return weights

@@ -97,15 +97,16 @@ def name_errors(
 def _named_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
     """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
-        place = ("reports", str(index))
         best = getattr(report, "best", {})
-        named = [((option,), getattr(report, option, None)) for option in ("run", "baseline")]
+        named: list[tuple[Path, str | None]] = [
+            ((option,), getattr(report, option, None)) for option in ("run", "baseline")
+        ]
         for option, field in (("runs", "runs"), ("rows", "rows_of_runs")):
-            named += [((option, str(i)), name) for i, name in enumerate(getattr(report, field, ()))]
+            named += (((option, str(i)), name) for i, name in enumerate(getattr(report, field, ())))
         for row, choice in best.items():
-            named += [(("best", row, "of", str(i)), name) for i, name in enumerate(choice.of)]
+            named += ((("best", row, "of", str(i)), name) for i, name in enumerate(choice.of))
         yield from (
-            ((*place, *below), name) for below, name in named if name is not None and name not in best
+            (("reports", str(index), *place), name) for place, name in named if name and name not in best
         )
     for index, claim in enumerate(study.claims):
         for key, side in (("of", claim.of), (claim.comparison, claim.other)):
