@@ -77,7 +77,7 @@ def test_a_table_has_the_row_and_says_how_it_was_chosen(name, tuned):
     assert set(shown.rows) == {"flat", "tuned"}
     (note,) = (note for note in shown.notes if note.startswith("tuned: "))
     assert note == (
-        f"tuned: in each seed, the best of 3 runs by {DEV} ({CHOSEN}); its costs are those of the chosen "
+        f"tuned: in each seed, the best of 3 runs by {DEV} ({CHOSEN}); costs are those of the chosen "
         "runs, without the search"
     )
     assert shown.parts is not None

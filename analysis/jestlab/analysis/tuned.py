@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .claims.best import best_of
-from .claims.claim import BOTH
+from .claims.best import Compared
+from .claims.claim import SCORE
 from .claims.measures import Measures
 from .colors import numbered
 from .curves import score_curves
 from .errors import NotYet, RequestError
 from .frames import LOST, Frames, in_words
-from .metrics import lacks_goal
 from .results import Snapshot
 from .units import some
 
@@ -43,73 +42,63 @@ def with_best(
         RequestError: A run is unknown, the new name is taken, or the metric has no goal or is part of the
             score.
     """
-    remaining = {label for name in kept if name for label in frames.names.meant(name)}
+    if not best:
+        return frames
     order = {label: float(place) for place, label in enumerate(frames.labels)}
     chosen: dict[tuple[str, int], str] = {}
-    without_scores: set[tuple[str, int]] = set()
-    about: dict[str, str] = {}
-    replaced: set[str] = set()
+    about, colors = {}, dict(frames.colors)
+    without_scores, replaced = set(), set()
     for name, choice in best.items():
-        by = choice["by"]
         if frames.names.meant(name):
             raise RequestError(f"best: {name!r} is a run of {frames.experiment!r}: choose another name")
-        if by in frames.averaged:
-            raise RequestError(f"best: {by} is part of the score, which is reported. {BOTH} as `score`")
-        labels = frames.only(choice["of"]).labels
-        stand_ins = _stand_ins(store, frames, labels, by)
-        chosen |= {(name, seed): label for seed, (label, _) in stand_ins.items()}
-        without_scores |= {(name, seed) for seed, (_, is_best) in stand_ins.items() if not is_best}
-        picked = [frames.shown[label] * is_best for label, is_best in stand_ins.values()]
-        counts = in_words(picked, len(picked))
+        labels, by = frames.only(choice["of"]).labels, choice["by"]
+        picked = []
+        for seed, label, is_best in _stand_ins(store, frames, labels, by):
+            chosen[name, seed] = label
+            picked.append(frames.shown[label] * is_best)
+            without_scores |= set() if is_best else {(name, seed)}
         about[name] = (
-            f"in each seed, the best of {len(labels)} runs by {by} ({counts}); its costs are those of the "
-            "chosen runs, without the search"
+            f"in each seed, the best of {len(labels)} runs by {by} ({in_words(picked, len(picked))}); costs "
+            "are those of the chosen runs, without the search"
         )
-        replaced |= {*labels} - remaining
-        order[name] = order[labels[0]] - 0.5
-    frames = replace(frames, chosen=chosen, about=about)
+        replaced |= set(labels)
+        order[name], colors[name] = order[labels[0]] - 0.5, numbered(len(colors))
+    replaced -= {label for name in kept if name for label in frames.names.meant(name)}
+    frames = replace(frames, chosen=chosen, about=about, colors=colors)
 
     def changed(rows: pd.DataFrame) -> pd.DataFrame:
         rows = frames.with_chosen(rows)
         rows = rows[~rows["label"].isin(replaced)]
-        order_of_rows = rows["label"].map(order).argsort(kind="stable")
-        return rows.iloc[order_of_rows].reset_index(drop=True)
+        return rows.iloc[rows["label"].map(order).argsort(kind="stable")].reset_index(drop=True)
 
     runs, scores, costs = map(changed, (frames.runs, frames.scores, frames.costs))
     places = zip(scores["label"], scores["seed"], strict=True)
     scores = scores[[place not in without_scores for place in places]].reset_index(drop=True)
     configs = frames.with_chosen(frames.configs)
     configs.loc[configs["label"].isin(best), "point"] = "{}"
-    colors = dict(frames.colors)
-    for name in best:
-        colors[name] = numbered(len(colors))
-    return replace(frames, runs=runs, scores=scores, costs=costs, configs=configs, colors=colors)
+    return replace(frames, runs=runs, scores=scores, costs=costs, configs=configs)
 
 
-def _stand_ins(store: Snapshot, frames: Frames, labels: list[str], by: str) -> dict[int, tuple[str, bool]]:
-    """Choose a label for each seed that all labels have.
+def _stand_ins(
+    store: Snapshot, frames: Frames, labels: list[str], by: str
+) -> Iterator[tuple[int, str, bool]]:
+    """Yield each seed that all labels have, a label, and whether it is the best.
 
-    Returns:
-        Seed → label, and whether it is the best. If not, its run has not ended or was lost.
+    If it isn't, no label is: its run has not ended, or was lost.
     """
     measures = Measures(frames, score_curves(frames), store.metrics(frames.experiment, [by]), frames.declared)
-    if (metric := measures.metric(by)).goal is None:
-        raise RequestError(f"best: {lacks_goal([by])}")
-    places = zip(frames.runs["label"], frames.runs["seed"], strict=True)
-    states = dict(zip(places, frames.runs["state"], strict=True))
+    side = Compared(SCORE, labels, (), by)
+    if problem := side.refused(measures):
+        raise RequestError(f"best: {problem}")
+    runs = frames.runs[["label", "seed", "state"]].itertuples(index=False, name=None)
+    states = {(label, seed): state for label, seed, state in runs}
     seeds = [seed for seed in sorted({*frames.runs["seed"]}) if all((one, seed) in states for one in labels)]
     values = measures.values([(by, label) for label in labels], seeds)
     if not values:
         raise NotYet(f"best: no completed run of {some(labels)} has a value of {by}")
-    chosen: dict[int, tuple[str, bool]] = {}
+    values = {place: value for place, value in values.items() if states[place[1:]] == "COMPLETED"}
     for seed in seeds:
-        state = {label: states[label, seed] for label in labels}
-        known = {
-            label: values[by, label, seed]
-            for label in labels
-            if state[label] == "COMPLETED" and (by, label, seed) in values
-        }
-        is_open = not {*state.values()} <= _RANKS.keys()
-        best = None if is_open else best_of(known, labels, metric.sign)
-        chosen[seed] = best or min(labels, key=lambda label: _RANKS.get(state[label], 0)), best is not None
-    return chosen
+        first = min(labels, key=lambda label: _RANKS.get(states[label, seed], 0))
+        has_ended = states[first, seed] in _RANKS
+        best = side.in_seed(seed, values, measures).plus if has_ended else ()
+        yield seed, *(best or [first]), bool(best)

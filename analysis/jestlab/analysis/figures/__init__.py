@@ -132,17 +132,13 @@ def draw(
         if (study := opened_store.once(studies).get(experiment)) is not None:
             sheet = sheet.over(Sheet(**study.spec.get("figure") or {}))
 
-        about: list[str] = []  # sentences of the caption
-
         def frames() -> Any:
             if not experiment:
                 return None
             results = opened_store.frames(experiment)
             results = results.scored_by(options["score"]) if options.get("score") else results
-            if best := options.get("best"):
-                kept = [*options.get("runs", ()), *options.get("highlight", ()), options.get("baseline")]
-                results = with_best(opened_store, results, best, kept)
-                about.extend(f"{name}: {text}." for name, text in results.about.items())
+            kept = [*options.get("runs", ()), *options.get("highlight", ()), options.get("baseline")]
+            results = with_best(opened_store, results, options.get("best", {}), kept)
             return results.only(options["runs"]) if options.get("runs") else results
 
         if kind in KINDS:
@@ -158,10 +154,9 @@ def draw(
             plot = KINDS[kind](**given, **{name: sources[name]() for name in names if name in sources})
         else:
             code = load(own, experiment, "figure", kind)
-            asked = experiment, frames, options.get("baseline"), options.get("scope", "scoring")
-            plot = custom_plot(code, Results(opened_store, *asked), options.get("options", {}))
-        caption = " ".join(filter(None, [plot.texts.caption, *about]))
-        return replace(plot, sheet=sheet, texts=replace(plot.texts, caption=caption))
+            about = experiment, frames, options.get("baseline"), options.get("scope", "scoring")
+            plot = custom_plot(code, Results(opened_store, *about), options.get("options", {}))
+        return replace(plot, sheet=sheet)
 
 
 def all_possible(store: str | Snapshot, experiment: str, **options: Any) -> list[Plot]:

@@ -87,8 +87,7 @@ def table(
     def results_of(study: str) -> Frames:
         frames = store.frames(study)
         frames = frames.scored_by(score) if score else frames
-        if best:
-            frames = with_best(store, frames, best, [*shape.named(frames), baseline])
+        frames = with_best(store, frames, best or {}, [*shape.named(frames), baseline])
         used.append(frames)
         return shape.of_results(frames, baseline)
 
