@@ -15,7 +15,7 @@ from dataclasses import asdict
 import numpy as np
 from tests.simulation.studies import LAST, Floats, Outcome, Row, outcome_of, until_decided
 
-from jestlab.analysis.claims.sign_test import all_looks, most_against
+from jestlab.analysis.claims.sign_test import SIGN
 
 RUNS = (2, 5, 10)
 """Numbers of runs to choose from."""
@@ -66,8 +66,9 @@ def same_metric(studies: int, runs: int, seed: int = 0) -> Outcome:
         np.take_along_axis((~(sign * difference > 0)).cumsum(axis=1), best, axis=2)[..., 0]
         for sign in (1, -1)
     )
-    allowed = np.array(most_against(all_looks(LAST), ERROR)[1:])
-    return outcome_of((against <= allowed)[:, None], (behind <= allowed)[:, None])
+    p_values = SIGN.all_looks()
+    holds, fails = (p_values[np.arange(1, LAST + 1), counts] <= ERROR for counts in (against, behind))
+    return outcome_of(holds[:, None], fails[:, None])
 
 
 def table(studies: int) -> list[Row]:
