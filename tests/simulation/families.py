@@ -104,18 +104,18 @@ def simulated(kind: Kind, draw: Draw, test: TestName, studies: int) -> Shares:
     generator, found = np.random.default_rng(0), []
     for start in range(0, studies, _BATCH):
         values = kind.compared(generator, draw, min(_BATCH, studies - start)) + kind.effects[:, None]
-        found.append(_verdicts(values, kind.effects > 0, test))
-    wrong, verdicts = (np.concatenate(counts) for counts in zip(*found, strict=True))  # [studies, looks]
-    shares = wrong / np.maximum(verdicts, 1)
+        found.append(verdicts(values, kind.effects > 0, test))
+    wrong, total = (np.concatenate(counts) for counts in zip(*found, strict=True))  # [studies, looks]
+    shares = wrong / np.maximum(total, 1)
     return Shares(
         wrong=float(shares[:, -1].mean()),
         at_worst=float(shares.max(axis=1).mean()),
         any_wrong=float((wrong[:, -1] > 0).mean()),
-        decided=float(verdicts[:, -1].mean() / CLAIMS),
+        decided=float(total[:, -1].mean() / CLAIMS),
     )
 
 
-def _verdicts(values: Floats, is_true: Flags, test: TestName) -> tuple[Counts, Counts]:
+def verdicts(values: Floats, is_true: Flags, test: TestName) -> tuple[Counts, Counts]:
     """Count wrong verdicts and all verdicts after each look, [studies, looks]."""
     sample = Sample((), "above", limit=RATE, at_most=LAST, test=test)
     holds, fails = sample.test_all(values)

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.simulation import families
+from tests.simulation.studies import DRAWS, slack
 
-from jestlab.analysis.claims import Family
+from jestlab.analysis.claims import Family, Until
+from jestlab.analysis.claims.judged import Judging
+from jestlab.analysis.claims.signed_rank import LAST
 
 p_values = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=30)
 
@@ -49,3 +53,28 @@ def test_more_evidence_for_a_claim_undecides_no_other(found, data):
     family = Family(rate=0.05)
     before, after = (family.level(len(found), family.decided(p)) for p in (found, lower))
     assert after >= before
+
+
+@pytest.mark.parametrize("test", ["sign", "signed_rank"])
+def test_the_simulation_judges_like_the_product(test):
+    values = np.random.default_rng(2).normal(1.0, 1.0, size=(4, families.CLAIMS, LAST))
+    is_true = np.arange(families.CLAIMS) % 3 > 0
+    wrong, verdicts = families.verdicts(values, is_true, test)
+    judging = Judging(
+        Family(rate=families.RATE, test=test), families.CLAIMS, Until(until="decided", at_most=20)
+    )
+    for study, found in enumerate(values):
+        samples = [judging.sample(each, "above", 0.0) for each in found]
+        decided = judging.family.decided([each.p_value for each in samples])
+        assert verdicts[study, -1] == decided > 10
+        level = judging.family.level(families.CLAIMS, decided)
+        said = [each.evidence(level, level).verdict for each in samples]
+        is_wrong = [verdict == ("does not hold" if is_true[i] else "holds") for i, verdict in enumerate(said)]
+        assert wrong[study, -1] == sum(is_wrong) > 0
+
+
+def test_few_verdicts_are_wrong_in_expectation():
+    """Where most verdicts could be wrong: no claim has a difference, and each is stated both ways."""
+    kind = families.KINDS["every claim also stated the other way round"]
+    found = families.simulated(kind, DRAWS["normal"], "sign", 1_000)
+    assert 0.02 < found.wrong <= 0.05 + slack(1_000)
