@@ -30,7 +30,7 @@ def with_best(
 ) -> Frames:
     """Replace labels by the best of them in each seed.
 
-    In each seed, the new label stands for the best run. In a seed without one, it stands for a run that has
+    In each seed, the new label represents the best run. In a seed without one, it represents a run that has
     not ended or was lost, without its scores.
 
     Args:

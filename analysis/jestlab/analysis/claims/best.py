@@ -1,6 +1,6 @@
 """Choose the best of several labels within each seed, such as the best learning rate by a validation metric.
 
-What is compared is the procedure "tune with one seed, then report". A choice over all seeds would depend on
+A claim then compares the procedure "tune with one seed, then report". A choice over all seeds would depend on
 all of them: their differences would not be independent, as the tests of claims assume.
 """
 
