@@ -85,6 +85,7 @@ class Judged:
         parts: One row for each run and measure: experiment, label, seed, fingerprint, value (of the
             measure), weight, difference (weight × value; the sum over a seed's rows is its difference).
         shown: Label or run → display name.
+        chosen: How often each label was chosen as the best: "lr=0.1 in 4 of 5, lr=1 in 1 of 5 seeds".
         gap: One clause about missing results; empty if nothing is missing.
         lost: The seeds in which runs diverged or failed: "joint diverged in 2 of 5 seeds".
         spent: Whether the budget of the study is spent.
@@ -106,6 +107,7 @@ class Judged:
     parts: pd.DataFrame
     labels: tuple[str, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
+    chosen: str = ""
     gap: str = ""
     lost: str = ""
     spent: bool = False
