@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ..results import Snapshot, opens_store
-from .family import MOST_SEEDS, Family
+from .family import MOST_SEEDS, USUAL_SEEDS, Family
 from .part import Part
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class Until(Part):
 
     until: Literal["decided"]
     at_least: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 3
-    at_most: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 24
+    at_most: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = USUAL_SEEDS
     budget: Budget | None = None
 
     @model_validator(mode="after")

@@ -80,7 +80,7 @@ class Contrast:
         """Judge the claim by its differences."""
         evidence = judging.evidence(sample)
         if self.unclear:
-            evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST, needed=None)
+            evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST)
         if not self.completed:
             evidence = replace(evidence, verdict="not run")
         seeds, differences = self.seeds[: evidence.seeds], self.differences[: evidence.seeds]
