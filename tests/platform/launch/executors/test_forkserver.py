@@ -144,6 +144,6 @@ def test_a_server_that_stays_frozen_is_not_waited_for_for_ever(harness, monkeypa
 
 def test_what_our_programs_import_starts_no_thread():
     names = {name for program in programs.BUILTIN for name in programs.imports_of(program)}
-    assert "jestlab.models.training.loop" in names
+    assert "jestlab.platform.programs.execution" in names
     code = f"import os, {', '.join(sorted(names))}; assert len(os.listdir('/proc/self/task')) == 1"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **ONE_THREAD})
