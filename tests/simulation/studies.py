@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.analysis.claims.sign_test import all_looks, most_against
+from jestlab.analysis.claims.count_test import CountTest
+from jestlab.analysis.claims.sign_test import SIGN
 from jestlab.analysis.colors import PALETTE, REFERENCE
 
 if TYPE_CHECKING:
@@ -56,16 +57,15 @@ class Outcome:
     seeds: float
 
 
-def until_decided(values: Floats, error: float) -> Outcome:
-    """Judge studies by the sequential sign test.
+def until_decided(values: Floats, error: float, test: CountTest = SIGN) -> Outcome:
+    """Judge studies by a test after every seed.
 
     Args:
         values: Differences, [studies, claims, seeds].
         error: Of each family.
     """
-    allowed = np.array(most_against(all_looks(LAST), error / values.shape[1])[1 : values.shape[2] + 1])
-    against, behind = (np.cumsum(~(sign * values > 0), axis=2) for sign in (1, -1))  # NaN is against both
-    return _outcome(against <= allowed, behind <= allowed)
+    holds, fails = (test.p_values(sign * values, 0.0, False, False) for sign in (1, -1))
+    return outcome_of(holds <= error / values.shape[1], fails <= error / values.shape[1])
 
 
 def once(values: Floats, error: float) -> Outcome:
@@ -82,7 +82,7 @@ def once(values: Floats, error: float) -> Outcome:
         np.where(finite, sign * known.mean(axis=2) > half, (~(sign * values > 0)).sum(axis=2) <= allowed)
         for sign in (1, -1)
     )
-    return _outcome(np.asarray(holds)[:, :, None], np.asarray(fails)[:, :, None])
+    return outcome_of(np.asarray(holds)[:, :, None], np.asarray(fails)[:, :, None])
 
 
 def losing(draw: Draw, share: float, value: float, *, the_worst: bool = False) -> Draw:
@@ -121,10 +121,10 @@ def _by_student(values: Floats, error: float, first: int) -> Outcome:
     squares = np.cumsum(values**2, axis=2) - n * mean**2
     half = student.ppf(1 - error / 2, np.maximum(n - 1, 1)) * np.sqrt(squares / np.maximum(n - 1, 1) / n)
     look = n >= first
-    return _outcome((mean > half) & look, (mean < -half) & look)
+    return outcome_of((mean > half) & look, (mean < -half) & look)
 
 
-def _outcome(holds: npt.NDArray[np.bool_], fails: npt.NDArray[np.bool_]) -> Outcome:
+def outcome_of(holds: npt.NDArray[np.bool_], fails: npt.NDArray[np.bool_]) -> Outcome:
     """Collect verdicts: the first decision of a claim stays. Both are [studies, claims, looks]."""
     never = holds.shape[2]
     first = [np.where(each.any(axis=2), each.argmax(axis=2), never) for each in (holds, fails)]

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from jestlab.analysis.claims import Claim, Family, Side, Until
 
 CLAIM = {"statement": "s", "of": "a", "above": "b"}
+TUNED = {"best": "a", "by": "dev/loss"}
 
 
 def test_parses_what_a_spec_writes_and_writes_it_back():
@@ -14,7 +15,8 @@ def test_parses_what_a_spec_writes_and_writes_it_back():
         (Family, {}, {"error": 0.1}, {"error": 0.01, "adjust": "none"}),
         (Until, {"until": "decided"}, {"until": "decided", "at_least": 5, "at_most": 40},
          {"until": "decided", "at_least": 1, "at_most": 100, "budget": {"hours": 1.5}}),
-        (Claim, CLAIM, near, CLAIM | {"of": {"of": "a", "measure": "loss"}, "unless": "u", "measure": "m"}),
+        (Claim, CLAIM, near, CLAIM | {"of": {"of": "a", "measure": "loss"}, "unless": "u", "measure": "m"},
+         CLAIM | {"of": TUNED, "above": {"best": ["b", "c"], "by": "dev/loss", "measure": "m"}}),
     ):  # fmt: skip
         for written in cases:
             parsed = cls.model_validate(written)
@@ -28,9 +30,10 @@ def test_short_forms():
     assert Side.model_validate("a") == Side.model_validate({"of": ["a"], "minus": None}) == Side(of=("a",))
 
 
-def test_claims_share_the_error_unless_they_are_not_adjusted():
-    assert (Family().share(55), Family().share(0)) == (0.05 / 55, 0.05)
-    assert Family(error=0.1, adjust="none").share(55) == 0.1
+def test_the_best_run_is_written_with_the_metric_that_chooses_it():
+    claim = Claim.model_validate(CLAIM | {"of": TUNED | {"minus": "c"}, "measure": "test/loss"})
+    assert claim.text({"a": "A"}) == "(best A by dev/loss) − (c) above b, by test/loss"
+    assert [*claim.of.named()] == [(("best",), "a"), (("minus",), "c")]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,10 @@ def test_claims_share_the_error_unless_they_are_not_adjusted():
         (Family, "holm", "", "mapping|dict|Family"),
         *((Family, {"error": error}, "error", "Input should be") for error in (0, 0.5, float("nan"), "half")),
         (Family, {"adjust": "holm"}, "adjust", "bonferroni"),
+        (Family, {"rate": 0.5}, "rate", "less than 0.5"),
+        (Family, {"rate": 0.05, "error": 0.05}, "", "a rate and an error: keep"),
+        (Family, {"rate": 0.05, "adjust": "none"}, "", "a rate and an error: keep"),
+        (Family, {"test": "t"}, "test", "'sign' or 'signed_rank'"),
         (Family, {"erorr": 0.05}, "erorr", "xtra"),
         (Until, {}, "until", "required"),
         (Until, {"until": "bored"}, "until", "decided"),
@@ -56,7 +63,13 @@ def test_claims_share_the_error_unless_they_are_not_adjusted():
         (Claim, CLAIM | {"statement": " "}, "statement", "pattern"),
         (Claim, CLAIM | {"of": []}, "of.of", "1 item"),
         (Claim, CLAIM | {"above": ["b", "c", "b"]}, "above.of", "duplicate run 'b'"),
-        (Claim, CLAIM | {"of": {"minus": "a"}}, "of.of", "required"),
+        (Claim, CLAIM | {"of": {"minus": "a"}}, "of", "exactly one of `of` and `best`"),
+        (Claim, CLAIM | {"of": TUNED | {"of": "b"}}, "of", "exactly one of `of` and `best`"),
+        (Claim, CLAIM | {"of": {"best": "a"}}, "of", "{best: RUN, by: METRIC}"),
+        (Claim, CLAIM | {"of": {"of": "a", "by": "m"}}, "of", "{best: RUN, by: METRIC}"),
+        (Claim, CLAIM | {"of": TUNED | {"by": "score_after_0.5"}}, "of", "score_after_0.5` is a score"),
+        (Claim, CLAIM | {"of": TUNED, "measure": "dev/loss"}, "", "of: dev/loss chooses .* by chance"),
+        (Claim, CLAIM | {"above": TUNED | {"measure": "dev/loss"}}, "", "above: dev/loss chooses"),
     ],
 )  # fmt: skip
 def test_rejects_invalid_values_and_names_the_place(cls, written, place, message):

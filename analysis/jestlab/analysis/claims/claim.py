@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     model_serializer,
@@ -21,6 +19,8 @@ from pydantic import (
 )
 
 from ..results import Snapshot, opens_store
+from .family import MOST_SEEDS, Family
+from .part import Part
 
 if TYPE_CHECKING:
     from ..costs import Scope
@@ -37,13 +37,17 @@ Comparison = Literal["above", "below", "better_than", "near"]
 
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 
-MOST_SEEDS = 100
-"""The maximum number of seeds that a study may add until its claims are decided."""
-
 
 def is_score(measure: str) -> bool:
     """Return whether a measure is the score at the end of training or earlier."""
     return measure in (SCORE, AT_FLOPS, AT_SECONDS) or AFTER.fullmatch(measure) is not None
+
+
+BOTH = (
+    "The best of several values is too good by chance: choose by one metric, such as a validation loss, and "
+    "report another"
+)
+"""Why a metric can't both choose the best run and be reported."""
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -61,33 +65,24 @@ _Names = Annotated[
 ]
 
 
-class _Part(BaseModel):
-    """A part of a spec."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        known = cls.model_fields
-        return {key: value for key, value in data.items() if value is not None or key not in known}
-
-
-class Side(_Part):
+class Side(Part):
     """One side of a claim: the mean over some runs, optionally minus the mean over other runs.
 
     In a spec, a side is a name, a list of names, or a mapping: `{of: small, minus: large}` is a difference
-    between runs; `{of: small, measure: loss}` replaces the measure of the claim.
+    between runs; `{of: small, measure: loss}` replaces the measure of the claim;
+    `{best: small, by: dev/loss}` is one run in each seed, the one with the best value of a metric.
 
     Attributes:
         of: Labels or names of runs. The name of a run selects all its points.
+        best: Labels or names of runs, in place of `of`. In each seed, the best of them by `by` counts.
+        by: The metric that chooses the best run; its goal defines "best".
         minus: Labels or names of the runs whose mean is subtracted.
         measure: The measure of this side; the claim's `measure` by default.
     """
 
-    of: _Names
+    of: _Names = ()
+    best: _Names = ()
+    by: _Text = ""
     minus: Annotated[_Names, Field(min_length=0)] = ()
     measure: _Text | Literal[""] = ""
 
@@ -96,33 +91,52 @@ class Side(_Part):
     def _expand(cls, data: Any) -> Any:
         return data if isinstance(data, Side | Mapping) else {"of": data}
 
+    @model_validator(mode="after")
+    def _check(self) -> Side:
+        if bool(self.of) == bool(self.best):
+            raise ValueError("must have exactly one of `of` and `best`")
+        if bool(self.best) != bool(self.by):
+            raise ValueError("`best` and `by` belong together: {best: RUN, by: METRIC}")
+        if is_score(self.by):
+            raise ValueError(f"`by: {self.by}` is a score: choose by one metric, such as a validation loss")
+        return self
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs whose values are averaged, or of which the best counts."""
+        return self.of or self.best
+
     @model_serializer
     def _shorten(self) -> Any:
         def short(names: tuple[str, ...]) -> str | list[str]:
             return names[0] if len(names) == 1 else list(names)
 
-        options: dict[str, Any] = {"minus": short(self.minus)} if self.minus else {}
+        options: dict[str, Any] = {"by": self.by} if self.by else {}
+        options |= {"minus": short(self.minus)} if self.minus else {}
         options |= {"measure": self.measure} if self.measure else {}
-        return {"of": short(self.of), **options} if options else short(self.of)
+        return {"best" if self.best else "of": short(self.runs), **options} if options else short(self.of)
 
     def named(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield each name on this side, preceded by its path in the spec, relative to the side."""
-        is_short = not self.minus and not self.measure
-        for key, names in (("of", self.of), ("minus", self.minus)):
+        is_short = not (self.best or self.minus or self.measure)
+        for key, names in (("of", self.of), ("best", self.best), ("minus", self.minus)):
             for i, name in enumerate(names):
                 yield (() if is_short else (key,)) + ((str(i),) if len(names) > 1 else ()), name
 
     def text(self, shown: Mapping[str, str]) -> str:
         """Write the side, with the display names of runs and labels."""
-        of, minus = (
-            "mean of " * (len(names) > 1) + ", ".join(shown.get(name, name) for name in names)
-            for names in (self.of, self.minus)
+        runs, minus = (
+            ", ".join(shown.get(name, name) for name in names) for names in (self.runs, self.minus)
         )
+        of, minus = (
+            "mean of " * (len(names) > 1) + text for names, text in ((self.of, runs), (self.minus, minus))
+        )
+        of = f"best {runs} by {self.by}" if self.best else of
         side = f"({of}) − ({minus})" if minus else of
         return f"{side} ({self.measure})" if self.measure else side
 
 
-class Claim(_Part):
+class Claim(Part):
     """A statement that the runs of a study confirm or refute, seed by seed.
 
     Attributes:
@@ -161,6 +175,9 @@ class Claim(_Part):
             raise ValueError(f"must have exactly one of {', '.join(COMPARISONS)}, not {names}")
         if self.of == self.other:
             raise ValueError(f"{given[0]} equals `of`: name another run or another measure")
+        for key, side, measure in zip(("of", given[0]), self.sides, self.measures, strict=True):
+            if side.by == measure:
+                raise ValueError(f"{key}: {side.by} chooses the best run and is also the measure. {BOTH}")
         if self.near is not None and self.within is None:
             raise ValueError("within is missing: near requires a tolerance (0.02 means two points)")
         return self
@@ -177,9 +194,19 @@ class Claim(_Part):
         return side
 
     @property
+    def sides(self) -> tuple[Side, Side]:
+        """Both sides: `of` and `other`."""
+        return self.of, self.other
+
+    @property
     def measures(self) -> tuple[str, str]:
         """The measures of both sides."""
         return self.of.measure or self.measure, self.other.measure or self.measure
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The measures of both sides, and the metrics that choose the best runs."""
+        return *self.measures, *(side.by for side in self.sides if side.by)
 
     @property
     def unit(self) -> str:
@@ -203,32 +230,7 @@ def parse_claims(claims: Iterable[Any] | None) -> list[Claim]:
     return [Claim.model_validate(claim) for claim in claims or ()]
 
 
-class Family(_Part):
-    """How the claims of a study or of a union share an error rate.
-
-    Each of m claims gets error / m (Bonferroni), which bounds the family-wise error however the claims depend
-    on each other. Holm's procedure would not: a verdict states the direction of a difference, which can be
-    wrong even if a difference exists (Shaffer, 1986, J. Am. Stat. Assoc. 81).
-
-    Attributes:
-        error: Maximum probability that any verdict "holds" or "does not hold" is wrong.
-        adjust: "bonferroni" divides the error among the claims; "none" gives each claim all of it.
-    """
-
-    error: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    adjust: Literal["bonferroni", "none"] = "bonferroni"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand(cls, data: Any) -> Any:
-        return {"adjust": data} if data == "none" else {} if data is None else data
-
-    def share(self, claims: int) -> float:
-        """Return the maximum error of each claim, given the number of claims."""
-        return self.error if self.adjust == "none" else self.error / max(1, claims)
-
-
-class Budget(_Part):
+class Budget(Part):
     """A limit on the cost of a study.
 
     Attributes:
@@ -238,7 +240,7 @@ class Budget(_Part):
     hours: Annotated[float, Field(gt=0)]
 
 
-class Until(_Part):
+class Until(Part):
     """The rule by which a study adds seeds until each claim is decided, out of reach, or over budget.
 
     Attributes:
