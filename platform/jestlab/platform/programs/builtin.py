@@ -35,14 +35,11 @@ _IMPORTS = (
     "grain",
     "simplejpeg",
     "sentencepiece",
-    "scipy.linalg",
-    "pandas",
     "pyarrow.dataset",
     "pyarrow.parquet",
     "sqlalchemy.dialects.sqlite",
 )
-"""Slow imports of programs that use JAX, which imports `scipy.linalg` when it loads a compiled program, as
-PyArrow imports pandas when it reads metadata."""
+"""Slow imports of programs that use JAX. PyArrow imports `pyarrow.dataset`, and so pandas, when it filters."""
 
 
 Config = TypeVar("Config", TrainConfig, EmbedConfig, DiagnoseConfig)
