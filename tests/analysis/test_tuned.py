@@ -133,7 +133,7 @@ def test_a_seed_has_no_result_before_all_its_runs_have_ended(tuned):
         (
             {"tuned": {"of": ["deep"], "by": "dev/top"}},
             NotYet,
-            "no completed run of .* has a value of dev/top",
+            "in no seed, all of .* a value of dev/top",
         ),
     ],
 )

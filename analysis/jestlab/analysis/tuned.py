@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .claims.best import Compared
+from .claims.best import refusal, stand_ins
 from .claims.claim import SCORE
 from .claims.measures import Measures
 from .colors import numbered
 from .curves import score_curves
 from .errors import NotYet, RequestError
-from .frames import LOST, Frames, in_words
+from .frames import Frames, in_words
 from .results import Snapshot
 from .units import some
 
@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 BestOf = Mapping[str, Any]
 """`of`: names of labels or runs, `by`: the metric that chooses one of them in each seed."""
 
-_RANKS = {"COMPLETED": 2, **dict.fromkeys(LOST, 1)}  # of states in which a run has ended
-
 
 def with_best(
     store: Snapshot, frames: Frames, best: Mapping[str, BestOf], kept: Collection[str | None] = ()
 ) -> Frames:
     """Replace labels by the best of them in each seed.
 
-    In each seed, the new label stands for the best run. In a seed without one, it stands for a run that has
+    In each seed, the new label represents the best run. In a seed without one, it represents a run that has
     not ended or was lost, without its scores.
 
     Args:
@@ -45,6 +43,8 @@ def with_best(
     if not best:
         return frames
     order = {label: float(place) for place, label in enumerate(frames.labels)}
+    runs = frames.runs[["label", "seed", "state"]].itertuples(index=False, name=None)
+    states = {(label, seed): state for label, seed, state in runs}
     chosen: dict[tuple[str, int], str] = {}
     about, colors = {}, dict(frames.colors)
     without_scores, replaced = set(), set()
@@ -52,11 +52,17 @@ def with_best(
         if frames.names.meant(name):
             raise RequestError(f"best: {name!r} is a run of {frames.experiment!r}: choose another name")
         labels, by = frames.only(choice["of"]).labels, choice["by"]
+        logged = store.metrics(frames.experiment, [by])
+        measures = Measures(frames, score_curves(frames), logged, frames.declared)
+        if problem := refusal(by, [SCORE], measures):
+            raise RequestError(f"best: {problem}")
         picked = []
-        for seed, label, is_best in _stand_ins(store, frames, labels, by):
+        for seed, label, is_best in stand_ins(measures, states, labels, by):
             chosen[name, seed] = label
             picked.append(frames.shown[label] * is_best)
             without_scores |= set() if is_best else {(name, seed)}
+        if not any(picked):
+            raise NotYet(f"best: in no seed, all of {some(labels)} have ended and one has a value of {by}")
         about[name] = (
             f"in each seed, the best of {len(labels)} runs by {by} ({in_words(picked, len(picked))}); costs "
             "are those of the chosen runs, without the search"
@@ -77,28 +83,3 @@ def with_best(
     configs = frames.with_chosen(frames.configs)
     configs.loc[configs["label"].isin(best), "point"] = "{}"
     return replace(frames, runs=runs, scores=scores, costs=costs, configs=configs)
-
-
-def _stand_ins(
-    store: Snapshot, frames: Frames, labels: list[str], by: str
-) -> Iterator[tuple[int, str, bool]]:
-    """Yield each seed that all labels have, a label, and whether it is the best.
-
-    If it isn't, no label is: its run has not ended, or was lost.
-    """
-    measures = Measures(frames, score_curves(frames), store.metrics(frames.experiment, [by]), frames.declared)
-    side = Compared(SCORE, labels, (), by)
-    if problem := side.refused(measures):
-        raise RequestError(f"best: {problem}")
-    runs = frames.runs[["label", "seed", "state"]].itertuples(index=False, name=None)
-    states = {(label, seed): state for label, seed, state in runs}
-    seeds = [seed for seed in sorted({*frames.runs["seed"]}) if all((one, seed) in states for one in labels)]
-    values = measures.values([(by, label) for label in labels], seeds)
-    if not values:
-        raise NotYet(f"best: no completed run of {some(labels)} has a value of {by}")
-    values = {place: value for place, value in values.items() if states[place[1:]] == "COMPLETED"}
-    for seed in seeds:
-        first = min(labels, key=lambda label: _RANKS.get(states[label, seed], 0))
-        has_ended = states[first, seed] in _RANKS
-        best = side.in_seed(seed, values, measures).plus if has_ended else ()
-        yield seed, *(best or [first]), bool(best)

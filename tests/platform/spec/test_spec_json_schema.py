@@ -28,8 +28,10 @@ COMMAND = {
     ],
     "seeds": {"until": "decided", "at_most": 5, "budget": {"hours": 2}},
     "claims": [
-        {"statement": "s", "of": {"of": ["a"], "minus": "c"}, "near": "b", "within": 1, "measure": "x"}
+        {"statement": "s", "of": {"of": ["a"], "minus": "c"}, "near": "b", "within": 1, "measure": "x"},
+        {"statement": "t", "of": {"best": "a", "by": "d/loss"}, "above": "b", "measure": "x"},
     ],
+    "reports": [{"table": {"best": {"tuned": {"of": "a", "by": "d/loss"}}}}],
 }
 TRAIN = {
     "name": "train",

@@ -1,18 +1,18 @@
 """Choose the best of several labels within each seed, such as the best learning rate by a validation metric.
 
-What is compared is the procedure "tune with one seed, then report". A choice over all seeds would depend on
+A claim then compares the procedure "tune with one seed, then report". A choice over all seeds would depend on
 all of them: their differences would not be independent, as the tests of claims assume.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from ..frames import LOST
 from ..metrics import lacks_goal
 from .claim import BOTH, is_score
-from .measures import Measures, Term
+from .measures import Measures, Place
 
 
 def best_of(values: Mapping[str, float], labels: Sequence[str], sign: float) -> str | None:
@@ -33,48 +33,37 @@ def best_of(values: Mapping[str, float], labels: Sequence[str], sign: float) -> 
     return max(finite, key=lambda label: sign * values[label]) if finite else labels[0]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """One side of a claim, with the labels of its runs.
+def stand_ins(
+    measures: Measures,
+    states: Mapping[Place, str],
+    labels: Sequence[str],
+    by: str,
+    ended: Collection[str] = ("COMPLETED", *LOST),
+) -> Iterator[tuple[int, str, bool]]:
+    """Yield each seed that all labels have, a label, and whether it is the best.
 
-    Attributes:
-        plus: Labels whose values are averaged; with `by`, those from which one is chosen in each seed.
-        minus: Labels whose mean is subtracted.
-        by: The metric that chooses; empty for no choice.
+    If it is not the best, it is a label whose run has not ended, or was lost.
+
+    Args:
+        states: Label and seed → state of the run.
+        by: The metric that chooses.
+        ended: States in which a run has ended.
     """
+    every_seed = sorted({seed for _, seed in states})
+    seeds = [seed for seed in every_seed if all((label, seed) in states for label in labels)]
+    values = measures.values([(by, label) for label in labels], seeds)
+    for seed in seeds:
+        completed = [label for label in labels if states[label, seed] == "COMPLETED"]
+        known = {each: values[by, each, seed] for each in completed if (by, each, seed) in values}
+        running = [label for label in labels if states[label, seed] not in ended]
+        lost = [label for label in labels if label not in completed]
+        best = None if running else best_of(known, labels, measures.metric(by).sign)
+        yield seed, best or [*running, *lost, *labels][0], best is not None
 
-    measure: str
-    plus: Sequence[str]
-    minus: Sequence[str]
-    by: str = ""
 
-    @property
-    def needed(self) -> list[list[Term]]:
-        """Lists of terms. A seed needs a value of at least one term of each list."""
-        averaged = self.minus if self.by else (*self.plus, *self.minus)
-        chosen = [[(name, label) for label in self.plus] for name in (self.measure, self.by) if self.by]
-        return [*([(self.measure, label)] for label in averaged), *chosen]
-
-    def refused(self, measures: Measures) -> str:
-        """Explain why the metric can't choose; empty if it can."""
-        if not self.by:
-            return ""
-        if measures.metric(self.by).goal is None:
-            return lacks_goal([self.by])
-        averaged = measures.frames.averaged if measures.frames and is_score(self.measure) else []
-        return f"{self.by} is part of the score. {BOTH}" if self.by in averaged else ""
-
-    def in_seed(
-        self, seed: int, values: Mapping[tuple[str, str, int], float], measures: Measures
-    ) -> Compared:
-        """Return the side of one seed, with the chosen label only; without labels if none can be chosen.
-
-        Args:
-            values: (measure, label, seed) → value of a completed run.
-        """
-        if not self.by:
-            return self
-        places = {label: (self.by, label, seed) for label in self.plus}
-        known = {label: values[place] for label, place in places.items() if place in values}
-        best = best_of(known, self.plus, measures.metric(self.by).sign)
-        return replace(self, plus=[] if best is None else [best])
+def refusal(by: str, reported: Collection[str], measures: Measures) -> str:
+    """Explain why a metric can't choose if these measures are reported; empty if it can."""
+    if measures.metric(by).goal is None:
+        return lacks_goal([by])
+    averaged = measures.frames.averaged if measures.frames and any(map(is_score, reported)) else []
+    return f"{by} is part of the score, which is reported. {BOTH}" if by in averaged else ""

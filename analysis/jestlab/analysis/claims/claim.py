@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ..results import Snapshot, opens_store
-from .family import MOST_SEEDS, Family
+from .family import MOST_SEEDS, USUAL_SEEDS, Family
 from .part import Part
 
 if TYPE_CHECKING:
@@ -101,11 +101,6 @@ class Side(Part):
             raise ValueError(f"`by: {self.by}` is a score: choose by one metric, such as a validation loss")
         return self
 
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The runs whose values are averaged, or of which the best counts."""
-        return self.of or self.best
-
     @model_serializer
     def _shorten(self) -> Any:
         def short(names: tuple[str, ...]) -> str | list[str]:
@@ -114,7 +109,11 @@ class Side(Part):
         options: dict[str, Any] = {"by": self.by} if self.by else {}
         options |= {"minus": short(self.minus)} if self.minus else {}
         options |= {"measure": self.measure} if self.measure else {}
-        return {"best" if self.best else "of": short(self.runs), **options} if options else short(self.of)
+        return (
+            {"best" if self.best else "of": short(self.of or self.best), **options}
+            if options
+            else short(self.of)
+        )
 
     def named(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield each name on this side, preceded by its path in the spec, relative to the side."""
@@ -123,15 +122,17 @@ class Side(Part):
             for i, name in enumerate(names):
                 yield (() if is_short else (key,)) + ((str(i),) if len(names) > 1 else ()), name
 
+    def best_run(self, shown: Mapping[str, str]) -> str:
+        """Describe the run that counts in each seed, with the display names of runs and labels."""
+        return f"best {', '.join(shown.get(name, name) for name in self.best)} by {self.by}"
+
     def text(self, shown: Mapping[str, str]) -> str:
         """Write the side, with the display names of runs and labels."""
-        runs, minus = (
-            ", ".join(shown.get(name, name) for name in names) for names in (self.runs, self.minus)
-        )
         of, minus = (
-            "mean of " * (len(names) > 1) + text for names, text in ((self.of, runs), (self.minus, minus))
+            "mean of " * (len(names) > 1) + ", ".join(shown.get(name, name) for name in names)
+            for names in (self.of, self.minus)
         )
-        of = f"best {runs} by {self.by}" if self.best else of
+        of = of or self.best_run(shown)
         side = f"({of}) − ({minus})" if minus else of
         return f"{side} ({self.measure})" if self.measure else side
 
@@ -252,7 +253,7 @@ class Until(Part):
 
     until: Literal["decided"]
     at_least: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 3
-    at_most: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 24
+    at_most: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = USUAL_SEEDS
     budget: Budget | None = None
 
     @model_validator(mode="after")

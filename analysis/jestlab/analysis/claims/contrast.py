@@ -11,7 +11,7 @@ from ..frames import DIVERGED, LOST, in_words
 from ..intervals import half_widths, moments
 from ..metrics import Metric
 from ..names import Names, names_in
-from .best import Compared
+from .best import refusal, stand_ins
 from .claim import Claim, Study
 from .evidence import Relation, Sample
 from .forecast import NO_FORECAST
@@ -35,16 +35,17 @@ class Contrast:
 
     Attributes:
         study: The study, which defines display names and the scale.
-        runs: Label and seed → the run: state, fingerprint, and retracted (why its results are wrong).
+        runs: Label and seed → the run: label, state, fingerprint, and retracted (why its results are wrong).
+        members: Labels of all runs that the seeds need, also of those that are not chosen.
+        chosen: Name of a side and seed → label of the best run, which the name represents.
         planned: The seeds that both sides have in the study.
         completed: The planned seeds whose runs have all completed.
         seeds: The seeds that count, in order.
-        weights: Measure and label → weight in the difference, if no label is chosen.
-        sides: Seed → both sides, with the chosen labels only.
+        weights: Measure and label → weight in the difference.
         values: Measure, label, and seed → known value.
         relation: The range of differences for which the claim holds.
         metric: The metric of the difference.
-        unclear: Why the direction of "better" is unknown, or the best label; empty if they are known.
+        unclear: Why the direction of "better" is unknown; empty if it is known or doesn't matter.
         differences: One for each of `seeds`.
         gaps: Clauses about missing results.
     """
@@ -54,11 +55,12 @@ class Contrast:
     claim: Claim
     names: Names
     runs: Mapping[Place, Any]
+    members: Sequence[str]
+    chosen: Mapping[Place, str]
     planned: Sequence[int]
     completed: Sequence[int]
     seeds: Sequence[int]
     weights: Mapping[Term, float]
-    sides: Mapping[int, Sequence[Compared]]
     values: Mapping[tuple[str, str, int], float]
     relation: Relation
     metric: Metric
@@ -80,19 +82,15 @@ class Contrast:
         """Judge the claim by its differences."""
         evidence = judging.evidence(sample)
         if self.unclear:
-            evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST, needed=None)
+            evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST)
         if not self.completed:
             evidence = replace(evidence, verdict="not run")
         seeds, differences = self.seeds[: evidence.seeds], self.differences[: evidence.seeds]
         mean, std = moments(differences) if differences else (math.nan, math.nan)
         half = float(half_widths([std], [len(differences)])[0])
-        choices = [
-            in_words(
-                [self.names.shown[label] for seed in seeds for label in self.sides[seed][i].plus], len(seeds)
-            )
-            for i, side in enumerate(self.claim.sides)
-            if side.by
-        ]
+        picked: dict[str, list[str]] = {}
+        for (side, seed), label in self.chosen.items():
+            picked.setdefault(side, []).extend([self.names.shown[label]] * (seed in seeds))
         gaps = [*self.gaps, "one seed has no interval" if len(seeds) == 1 else ""]
         return Judged(
             experiment=self.experiment,
@@ -107,9 +105,9 @@ class Contrast:
             planned=len(self.planned),
             metric=self.metric,
             parts=self._parts(seeds),
-            labels=tuple(self.labels),
+            labels=tuple(self.members),
+            chosen="; ".join(in_words(labels, len(seeds)) for labels in picked.values() if labels),
             shown=self.names.shown,
-            chosen="; ".join(filter(None, choices)),
             gap=next(filter(None, gaps), ""),
             lost=self.describe_fates(seeds, len(seeds if judging.until else self.planned)),
         )
@@ -118,22 +116,15 @@ class Contrast:
         """Return the rows that add up to the difference of each seed; see `Judged.parts`."""
         import pandas as pd
 
-        weights = {seed: _weights(self.sides[seed]) for seed in seeds}
-        unknown = {
-            seed: math.nan
-            for seed, each in zip(self.seeds, self.differences, strict=True)
-            if math.isnan(each)
-        }
         parts = [
             {
-                "experiment": self.experiment, "label": label, "seed": seed,
+                "experiment": self.experiment, "label": self.runs[label, seed].label, "seed": seed,
                 "fingerprint": self.runs[label, seed].fingerprint,
                 "value": outcome if math.isfinite(outcome) else math.nan,
-                "weight": weight, "difference": weight * outcome if weight else 0.0,
+                "weight": weight, "difference": weight * outcome,
             }
-            for measure, label in self.weights
+            for (measure, label), weight in self.weights.items()
             for seed in seeds
-            for weight in [weights[seed].get((measure, label), unknown.get(seed, 0.0))]
             for outcome in [self.values.get((measure, label, seed), math.nan)]
         ]  # fmt: skip
         return pd.DataFrame(parts, columns=_PARTS)
@@ -166,55 +157,61 @@ def contrast_of(
             why the results are wrong; empty if they aren't).
     """
     names = names_in(study.spec, runs)
+    tuned = {side: side.best_run(names.shown) for side in claim.sides if side.by}
+    best = {name: (side.by, _labels(names, side.best)) for side, name in tuned.items()}
     sides = [
-        Compared(measure, _labels(names, side.runs), _labels(names, side.minus), side.by)
+        (measure, [tuned[side]] if side in tuned else _labels(names, side.of), _labels(names, side.minus))
         for side, measure in zip(claim.sides, claim.measures, strict=True)
     ]
     weights = _weights(sides)
     labels = list(dict.fromkeys(label for _, label in weights))
+    terms = [(name, each) for name, label in weights for each in best.get(label, ("", [label]))[1]]
+    members = list(dict.fromkeys(label for _, label in terms))
     unknown = [name for side in claim.sides for _, name in side.named() if not names.meant(name)]
-    rows: Iterable[Any] = runs[runs["label"].isin(labels)].itertuples()
+    rows: Iterable[Any] = runs[runs["label"].isin(members)].itertuples()
     compared = {(run.label, run.seed): run for run in rows}
-    all_seeds = {seed for _, seed in compared if not unknown}
-    planned = sorted(seed for seed in all_seeds if all((label, seed) in compared for label in labels))
-    reasons = {run.retracted: None for run in compared.values() if run.retracted and run.seed in planned}
     # A canceled run resumes with the next launch, so tests after every seed wait for it.
     final = {"COMPLETED", *LOST} - ({"CANCELLED"} if study.until is not None else set())
     states = {place: run.state for place, run in compared.items()}
-    ended = [
-        seed for seed in planned if not reasons and all(states[label, seed] in final for label in labels)
-    ]
-    needed = [terms for side in sides for terms in side.needed]
-    completed = [
-        seed
-        for seed in ended
-        if all(any(states[label, seed] == "COMPLETED" for _, label in terms) for terms in needed)
-    ]
-    every_term = list(dict.fromkeys(term for terms in needed for term in terms))
-    values = measures.values(every_term, completed)
-    values = {place: value for place, value in values.items() if states[place[1:]] == "COMPLETED"}
+    chosen, refused = {}, ""
+    for name, (by, candidates) in best.items():
+        refused = refused or refusal(by, claim.measures, measures)
+        for seed, label, is_best in stand_ins(measures, states, candidates, by, final):
+            compared[name, seed] = compared[label, seed]
+            chosen |= {(name, seed): label} if is_best else {}
+    all_seeds = {seed for _, seed in compared if not unknown}
+    planned = sorted(seed for seed in all_seeds if all((label, seed) in compared for label in labels))
+    reasons = {run.retracted: None for run in compared.values() if run.retracted and run.seed in planned}
+    completed, ended = (
+        [
+            seed
+            for seed in planned
+            if not reasons and all(compared[label, seed].state in states for label in labels)
+        ]
+        for states in ({"COMPLETED"}, final)
+    )
+    values = measures.values(terms, completed)
+    for (name, seed), label in chosen.items():
+        pairs = [((term, name, seed), (term, label, seed)) for term in claim.measures]
+        values |= {place: values[of_run] for place, of_run in pairs if of_run in values}
     known = {(measure, label) for measure, label, _ in values}
-    refused = next(filter(None, (side.refused(measures) for side in sides)), "")
-    seeds = ended if not refused and all(known.intersection(terms) for terms in needed) else []
+    seeds = ended if not refused and weights.keys() <= known else []
     if study.until is not None:  # looks are in the order of the seeds, without gaps
         seeds = [seed for place, seed in enumerate(seeds) if seed == place]
 
-    def value(side: Compared, seed: int) -> float:
+    def value(measure: str, plus: Sequence[str], minus: Sequence[str], seed: int) -> float:
         """Return the value of a side for one seed."""
         added, subtracted = (
-            [values.get((side.measure, label, seed), math.nan) for label in labels]
-            for labels in (side.plus, side.minus)
+            [values.get((measure, label, seed), math.nan) for label in labels] for labels in (plus, minus)
         )
-        if not added or (subtracted and not all(map(math.isfinite, added + subtracted))):
+        if minus and not all(map(math.isfinite, added + subtracted)):
             return math.nan  # a difference to a run that diverged is neither good nor bad
-        return sum(added) / len(added) - (sum(subtracted) / len(subtracted) if subtracted else 0.0)
-
-    chosen = {seed: [side.in_seed(seed, values, measures) for side in sides] for seed in seeds}
+        return sum(added) / len(added) - (sum(subtracted) / len(subtracted) if minus else 0.0)
 
     first, second = (measures.metric(measure) for measure in claim.measures)
     metric = first if (first.goal, first.unit) == (second.goal, second.unit) else Metric()
     is_unclear = claim.comparison == "better_than" and metric.goal is None
-    unclear = f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit" * is_unclear
+    unclear = f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit" if is_unclear else ""
     relation: Relation = "below" if metric.goal == "min" else "above"
     if claim.comparison != "better_than":
         relation = claim.comparison
@@ -224,17 +221,19 @@ def contrast_of(
         claim=claim,
         names=names,
         runs=compared,
+        members=members,
+        chosen=chosen,
         planned=planned,
         completed=completed,
         seeds=seeds,
         weights=weights,
-        sides=chosen,
         values=values,
         relation=relation,
         metric=metric,
         unclear=refused or unclear,
-        differences=[value(of, seed) - value(other, seed) for seed, (of, other) in chosen.items()],
+        differences=[value(*sides[0], seed) - value(*sides[1], seed) for seed in seeds],
     )
+    unchosen = {name: by for name, (by, _) in best.items() if name not in {side for side, _ in chosen}}
     gaps = [
         "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
         refused or unclear,
@@ -242,12 +241,9 @@ def contrast_of(
         "" if planned else "the runs have no seed in common",
         contrast.describe_fates([seed for seed in planned if seed not in completed], len(planned)),
         *(
-            measures.missing(measure, names.shown[label])
-            for measure, label in every_term
-            if any(
-                states[label, seed] == "COMPLETED" and (measure, label, seed) not in values
-                for seed in completed
-            )
+            measures.missing(unchosen.get(label, measure), names.shown[label])
+            for measure, label in weights
+            if any((measure, label, seed) not in values for seed in completed)
         ),
     ]
     return replace(contrast, gaps=gaps)
@@ -258,12 +254,11 @@ def _labels(names: Names, runs: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(label for name in runs for label in names.meant(name)))
 
 
-def _weights(sides: Sequence[Compared]) -> dict[Term, float]:
+def _weights(sides: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> dict[Term, float]:
     """Return the weight of each term in the difference."""
     weights: dict[Term, float] = {}
-    for sign, side in zip((1.0, -1.0), sides, strict=True):
-        for part_sign, labels in ((sign, side.plus), (-sign, side.minus)):
+    for sign, (measure, plus, minus) in zip((1.0, -1.0), sides, strict=True):
+        for part_sign, labels in ((sign, plus), (-sign, minus)):
             for label in labels:
-                term = side.measure, label
-                weights[term] = weights.get(term, 0.0) + part_sign / len(labels)
+                weights[measure, label] = weights.get((measure, label), 0.0) + part_sign / len(labels)
     return weights

@@ -39,7 +39,7 @@ _IMPORTS = (
     "pyarrow.parquet",
     "sqlalchemy.dialects.sqlite",
 )
-"""Slow imports of programs that use JAX. PyArrow imports `pyarrow.dataset`, and so pandas, when it filters."""
+"""Slow imports of programs that use JAX. PyArrow imports `pyarrow.dataset`, and so pandas, for filters."""
 
 
 Config = TypeVar("Config", TrainConfig, EmbedConfig, DiagnoseConfig)
