@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from jestlab.analysis import figures, tables
-from jestlab.analysis.claims import Claim, Study
-from jestlab.analysis.claims.judged import Judged, Judging
+from jestlab.analysis.claims import Claim, Family, Study
+from jestlab.analysis.claims.contrast import contrast_of
+from jestlab.analysis.claims.judged import Judged
 from jestlab.analysis.claims.measures import Measures
 from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.curves import score_curves
@@ -177,7 +178,8 @@ def test_the_opposite_sign_and_goal_change_only_signs(pair):
 def verdict(results: Frames, comparison: str) -> Judged:
     claim = Claim.model_validate({"statement": "x", "of": "one", comparison: "base"})
     measures = Measures(results, score_curves(results), results.runs, results.declared)
-    return judge(claim, "study", Study({}, ""), results.runs.assign(retracted=""), measures, Judging())
+    runs = results.runs.assign(retracted="")
+    return judge([contrast_of(claim, "study", Study({}, ""), runs, measures)], Family())[0]
 
 
 def numbers(text: str) -> str:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.analysis.claims.sign_test import all_looks, most_against
+from jestlab.analysis.claims.count_test import CountTest
+from jestlab.analysis.claims.sign_test import SIGN
 from jestlab.analysis.colors import PALETTE, REFERENCE
 
 if TYPE_CHECKING:
@@ -56,16 +57,15 @@ class Outcome:
     seeds: float
 
 
-def until_decided(values: Floats, error: float) -> Outcome:
-    """Judge studies by the sequential sign test.
+def until_decided(values: Floats, error: float, test: CountTest = SIGN) -> Outcome:
+    """Judge studies by a test after every seed.
 
     Args:
         values: Differences, [studies, claims, seeds].
         error: Of each family.
     """
-    allowed = np.array(most_against(all_looks(LAST), error / values.shape[1])[1 : values.shape[2] + 1])
-    against, behind = (np.cumsum(~(sign * values > 0), axis=2) for sign in (1, -1))  # NaN is against both
-    return _outcome(against <= allowed, behind <= allowed)
+    holds, fails = (test.p_values(sign * values, 0.0, False, False) for sign in (1, -1))
+    return _outcome(holds <= error / values.shape[1], fails <= error / values.shape[1])
 
 
 def once(values: Floats, error: float) -> Outcome:

@@ -28,11 +28,6 @@ def test_short_forms():
     assert Side.model_validate("a") == Side.model_validate({"of": ["a"], "minus": None}) == Side(of=("a",))
 
 
-def test_claims_share_the_error_unless_they_are_not_adjusted():
-    assert (Family().share(55), Family().share(0)) == (0.05 / 55, 0.05)
-    assert Family(error=0.1, adjust="none").share(55) == 0.1
-
-
 @pytest.mark.parametrize(
     ("cls", "written", "place", "message"),
     [
@@ -40,6 +35,10 @@ def test_claims_share_the_error_unless_they_are_not_adjusted():
         (Family, "holm", "", "mapping|dict|Family"),
         *((Family, {"error": error}, "error", "Input should be") for error in (0, 0.5, float("nan"), "half")),
         (Family, {"adjust": "holm"}, "adjust", "bonferroni"),
+        (Family, {"rate": 0.5}, "rate", "less than 0.5"),
+        (Family, {"rate": 0.05, "error": 0.05}, "", "a rate and an error: keep"),
+        (Family, {"rate": 0.05, "adjust": "none"}, "", "a rate and an error: keep"),
+        (Family, {"test": "t"}, "test", "'sign' or 'signed_rank'"),
         (Family, {"erorr": 0.05}, "erorr", "xtra"),
         (Until, {}, "until", "required"),
         (Until, {"until": "bored"}, "until", "decided"),

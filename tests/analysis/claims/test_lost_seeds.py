@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.claims.evidence import evidence_of
+from jestlab.analysis.claims.evidence import Sample
 from jestlab.analysis.claims.verdicts import read
 from jestlab.analysis.intervals import moments
 from jestlab.analysis.tables import table
@@ -37,7 +37,7 @@ def stored(new_store, stored_run):
 def test_a_better_run_that_is_lost_in_two_seeds_decides_nothing_in_its_favor(stored):
     """By the three seeds that are left, Student's t would be sure."""
     left = [a - b for a, b in zip(BETTER[:3], WORSE[:3], strict=True)]
-    assert evidence_of(left, "above", 0, 0.05).verdict == "holds"
+    assert Sample(left, "above").evidence(0.05).verdict == "holds"
     verbs = {"FAILED": "failed", "SKIPPED": "was skipped", "CANCELLED": "was stopped"}
     for lost in (INF, -INF, None, *verbs):
         (found,) = read(stored([*BETTER[:3], lost, lost], WORSE).url, ["study"])

@@ -71,11 +71,32 @@ def changes(before, now, statement, labels=("joint",), study="study"):
     return "; ".join(each.text for each in found if each.affects(study, statement, labels))
 
 
+def test_a_longer_study_is_a_change_where_the_rate_of_wrong_verdicts_is_bounded():
+    """Whoever stops when the verdicts look best isn't covered by a false discovery rate."""
+    before = changed(("family",), {"rate": 0.05})
+    after = copy.deepcopy(before)
+    after["seeds"]["at_most"] = 40
+    assert changes(content(before), content(after), "A").startswith("seeds ")
+
+
+def test_claims_that_change_the_default_family_affect_the_others():
+    claims = [*SPEC["claims"], *(SPEC["claims"][0] | {"statement": f"More {i}"} for i in range(8))]
+    found = changes(content(), content(changed(("claims",), claims)), "A")
+    assert found.startswith("family ") and "a false discovery rate" in found
+
+
 @pytest.mark.parametrize(
     ("path", "value", "of_a", "of_b"),
     [
-        (("seeds", "at_most"), 40, "seeds ", "seeds "),
-        (("family",), {"error": 0.1}, 'family nothing → {"error": 0.1}', "family "),
+        (("seeds", "at_most"), 40, "", ""),  # the bounds cover it
+        (("seeds",), 5, "seeds ", "seeds "),
+        (
+            ("family",),
+            {"error": 0.1},
+            'family "an error rate of at most 5% for all together" → "an',
+            "family ",
+        ),
+        (("family",), {"test": "signed_rank"}, "family ", "family "),
         (("score",), [], 'score ["toy/score"] → nothing', "score "),
         (("claims", 1, "within"), 0.1, "", "within 0.05 → 0.1"),
         (("claims", 0, "of"), "other", 'of "joint" → "other"', ""),

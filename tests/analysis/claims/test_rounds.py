@@ -26,9 +26,9 @@ def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False,
 
     until = until or until_hours(None)
     claim = Claim(statement=f"{of} > {above}", of=Side(of=of), above=Side(of=above))
-    judging = Judging(Family(), claims, until)
+    judging = Judging(Family(error=0.05), claims, until)
     relation: Relation = "above" if near is None else "near"
-    found = judging.test(differences, relation, near or 0.0)
+    found = judging.evidence(judging.sample(differences, relation, near or 0.0))
     return Judged(
         experiment="study", scale="", claim=claim, judging=judging, relation=relation, evidence=found,
         difference=0.0, low=math.nan, high=math.nan, planned=found.seeds, spent=spent, metric=Metric("max"),

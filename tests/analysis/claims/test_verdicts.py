@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.claims import Claim, Study
-from jestlab.analysis.claims.judged import Judging, count_verdicts
+from jestlab.analysis.claims import Claim, Family, Study
+from jestlab.analysis.claims.contrast import contrast_of
+from jestlab.analysis.claims.judged import count_verdicts
 from jestlab.analysis.claims.measures import Measures
 from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.tables import table
@@ -41,7 +42,8 @@ def judged(found, states=None, **claim):
         for step, value in enumerate((0.0, last), start=1)
     )
     written = Claim.model_validate({"statement": "it is so", "measure": "m"} | claim)
-    return judge(written, "study", Study({}, "smoke"), runs, Measures(None, None, logged), Judging())
+    study, measures = Study({}, "smoke"), Measures(None, None, logged)
+    return judge([contrast_of(written, "study", study, runs, measures)], Family())[0]
 
 
 @given(results(), numbers, st.sampled_from(["above", "below", "near"]))

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     model_serializer,
@@ -21,6 +19,8 @@ from pydantic import (
 )
 
 from ..results import Snapshot, opens_store
+from .family import MOST_SEEDS, Family
+from .part import Part
 
 if TYPE_CHECKING:
     from ..costs import Scope
@@ -36,9 +36,6 @@ Comparison = Literal["above", "below", "better_than", "near"]
 """The relation that a claim states between its two sides. The metric's goal defines "better"."""
 
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
-
-MOST_SEEDS = 100
-"""The maximum number of seeds that a study may add until its claims are decided."""
 
 
 def is_score(measure: str) -> bool:
@@ -61,21 +58,7 @@ _Names = Annotated[
 ]
 
 
-class _Part(BaseModel):
-    """A part of a spec."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        known = cls.model_fields
-        return {key: value for key, value in data.items() if value is not None or key not in known}
-
-
-class Side(_Part):
+class Side(Part):
     """One side of a claim: the mean over some runs, optionally minus the mean over other runs.
 
     In a spec, a side is a name, a list of names, or a mapping: `{of: small, minus: large}` is a difference
@@ -122,7 +105,7 @@ class Side(_Part):
         return f"{side} ({self.measure})" if self.measure else side
 
 
-class Claim(_Part):
+class Claim(Part):
     """A statement that the runs of a study confirm or refute, seed by seed.
 
     Attributes:
@@ -203,32 +186,7 @@ def parse_claims(claims: Iterable[Any] | None) -> list[Claim]:
     return [Claim.model_validate(claim) for claim in claims or ()]
 
 
-class Family(_Part):
-    """How the claims of a study or of a union share an error rate.
-
-    Each of m claims gets error / m (Bonferroni), which bounds the family-wise error however the claims depend
-    on each other. Holm's procedure would not: a verdict states the direction of a difference, which can be
-    wrong even if a difference exists (Shaffer, 1986, J. Am. Stat. Assoc. 81).
-
-    Attributes:
-        error: Maximum probability that any verdict "holds" or "does not hold" is wrong.
-        adjust: "bonferroni" divides the error among the claims; "none" gives each claim all of it.
-    """
-
-    error: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    adjust: Literal["bonferroni", "none"] = "bonferroni"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand(cls, data: Any) -> Any:
-        return {"adjust": data} if data == "none" else {} if data is None else data
-
-    def share(self, claims: int) -> float:
-        """Return the maximum error of each claim, given the number of claims."""
-        return self.error if self.adjust == "none" else self.error / max(1, claims)
-
-
-class Budget(_Part):
+class Budget(Part):
     """A limit on the cost of a study.
 
     Attributes:
@@ -238,7 +196,7 @@ class Budget(_Part):
     hours: Annotated[float, Field(gt=0)]
 
 
-class Until(_Part):
+class Until(Part):
     """The rule by which a study adds seeds until each claim is decided, out of reach, or over budget.
 
     Attributes:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..metrics import Metric
-from .claim import MOST_SEEDS, Claim, Family, Until
-from .evidence import VERDICTS, Evidence, Relation, Verdict, agreeing, evidence_of
+from .claim import Claim, Until
+from .evidence import VERDICTS, Evidence, Relation, Sample, Verdict, agreeing
+from .family import MOST_SEEDS, Family
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,27 +29,45 @@ _PLURALS = {"holds": "hold", "does not hold": "do not hold"}
 
 @dataclass(frozen=True)
 class Judging:
-    """How the claims of a study are judged.
+    """How a claim of a study is judged.
 
     Attributes:
         family: The error rate that the claims share.
         claims: Number of claims in the family.
         until: The rule that adds seeds; None if the number of seeds is fixed, so that there is one look.
+        decided: Number of decided claims in the family, including this one if it is undecided.
+        ahead: Forecast of this number at the end of the study.
     """
 
     family: Family = field(default_factory=Family)
     claims: int = 1
     until: Until | None = None
+    decided: int = 1
+    ahead: int = 1
 
     @property
-    def error(self) -> float:
-        """The error of one claim."""
-        return self.family.share(self.claims)
+    def level(self) -> float:
+        """The level of the claim."""
+        return self.family.level(self.claims, self.decided)
 
-    def test(self, differences: Sequence[float], relation: Relation, within: float) -> Evidence:
-        """Test the differences of a claim, one for each seed, in the order of the seeds."""
-        at_most = None if self.until is None else self.until.at_most
-        return evidence_of(differences, relation, within, self.error, at_most)
+    @property
+    def limit(self) -> float:
+        """The highest level that the claim may have."""
+        return self.family.level(self.claims, self.claims)
+
+    @property
+    def most(self) -> int:
+        """Maximum number of seeds; 0 if their number is fixed."""
+        return min(self.until.at_most, self.family.most_seeds) if self.until else 0
+
+    def sample(self, differences: Sequence[float], relation: Relation, within: float) -> Sample:
+        """Return the differences of a claim, one for each seed in the order of the seeds, with their test."""
+        at_most = None if self.until is None else self.most
+        return Sample(differences, relation, within, self.limit, at_most, self.family.test)
+
+    def evidence(self, sample: Sample) -> Evidence:
+        """Decide a claim by its differences."""
+        return sample.evidence(self.level, self.family.level(self.claims, max(self.ahead, self.decided)))
 
 
 @dataclass(frozen=True)
@@ -116,8 +135,10 @@ class Judged:
 
     @property
     def chance(self) -> float:
-        """The family-wise p-value of the more likely verdict."""
-        return min(1.0, self.evidence.chance * self.judging.family.error / self.judging.error)
+        """The p-value of the more likely verdict, corrected for the number of claims in the family."""
+        return min(
+            1.0, self.evidence.chance * self.judging.family.bound(self.judging.claims) / self.judging.level
+        )
 
     @property
     def points_to_claim(self) -> bool:
@@ -151,7 +172,9 @@ class Judged:
             return f"about {needed} seeds have a 50% chance to decide it"
         if until is None or not self.is_open:
             return ""
-        return f"the chance of a decision by {until.at_most} seeds is {self.evidence.forecast.decided:.0%}"
+        return (
+            f"the chance of a decision by {self.judging.most} seeds is {self.evidence.forecast.decided:.0%}"
+        )
 
     @property
     def is_decided(self) -> bool:
@@ -171,13 +194,13 @@ class Judged:
         """Whether the claim would hold in a study that has exactly these seeds."""
         differences = self.parts.groupby("seed")["difference"].apply(math.fsum)
         once = replace(self.judging, until=None)
-        return once.test([*differences], self.relation, self.claim.within or 0.0).verdict == "holds"
+        sample = once.sample([*differences], self.relation, self.claim.within or 0.0)
+        return once.evidence(sample).verdict == "holds"
 
     @property
     def is_open(self) -> bool:
         """Whether the study adds seeds for this claim if its budget allows."""
-        until = self.judging.until
-        return until is not None and self.seeds < until.at_most and not (self.is_decided or self.is_futile)
+        return self.seeds < self.judging.most and not (self.is_decided or self.is_futile)
 
     @property
     def stopped(self) -> str:
@@ -187,10 +210,10 @@ class Judged:
             return f"{self.planned} seeds planned" if self.planned != 1 else "one seed planned"
         if self.is_decided:
             return "decided"
-        if self.seeds >= until.at_most:
-            return f"{until.at_most} seeds, the maximum"
+        if self.seeds >= self.judging.most:
+            return f"{self.judging.most} seeds, the maximum"
         if self.is_futile:
-            return f"out of reach (under {FUTILE:.0%} chance of a decision by {until.at_most} seeds)"
+            return f"out of reach (under {FUTILE:.0%} chance of a decision by {self.judging.most} seeds)"
         return "budget spent" if self.spent else "continues"
 
 

@@ -139,7 +139,9 @@ class Measures:
             at = {place: float(share[1]) * end for place, end in ends.items()}
         else:
             # Each seed has its own effort, so that new seeds don't change the scores of earlier ones.
-            least = {seed: min(end for (_, run), end in ends.items() if run == seed) for _, seed in ends}
+            least: dict[int, float] = {}
+            for (_, seed), end in ends.items():
+                least[seed] = min(end, least.get(seed, math.inf))
             at = {place: least[place[1]] for place in ends}
         return {
             place: float(np.interp(at[place], curve[effort], curve[SCORE], left=math.nan))

@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .family import Family
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -162,7 +164,12 @@ def _rules(content: Mapping[str, Any], study: Mapping[str, Any]) -> dict[str, An
         name: {key: value for key, value in metric.items() if key not in _DISPLAY}
         for name, metric in (study["metrics"] or {}).items()
     }
-    return {key: study[key] for key in _RULES} | {"metrics": metrics, "family": content["family"]}
+    family = Family.model_validate(content["family"])
+    claims = sum(len(part["claims"]) for part in content["studies"].values())
+    rules = {key: study[key] for key in _RULES} | {"metrics": metrics, "family": family.text(claims)}
+    if isinstance(study["seeds"], Mapping) and not family.has_rate(claims):
+        rules["seeds"] = {"until": study["seeds"]["until"]}  # the error covers any number of looks
+    return rules
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

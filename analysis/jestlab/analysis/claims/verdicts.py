@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from ..frames import DIVERGED, LOST, in_words
-from ..intervals import half_widths, moments
-from ..metrics import Metric
-from ..names import Names, names_in
 from ..provenance.warnings import retractions
 from ..results import Snapshot, opens_store, runs_of
-from .claim import Claim, Study, studies
-from .evidence import Relation
+from .claim import Study, studies
+from .contrast import Contrast, contrast_of
+from .family import Family
 from .judged import Judged, Judging
-from .measures import Measures, Term
+from .measures import Measures
 from .registration import Registration, compare, content_now
 from .rounds import Hours, budget
-from .sign_test import NO_FORECAST
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-_MAX_NAMED = 4  # labels in a message
-
-_PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
 
 
 @opens_store
@@ -49,12 +37,8 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
     study = stored[experiment]
     # A study that was also launched separately is judged by its latest spec.
     parts = {name: stored.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
-    judging = Judging(study.family, sum(len(each.claims) for each in (study, *parts.values())))
-    judged = [
-        each
-        for name, part in (*parts.items(), (experiment, study))
-        for each in _judge_study(store, name, part, judging)
-    ]
+    contrasts = _contrasts(store, {**parts, experiment: study})
+    judged = judge(contrasts, study.family)
     registered = Registration.load(store.connection, experiment)
     changes = compare(registered.content, content_now(store, experiment, study.spec)) if registered else []
     limit = budget(judged)
@@ -68,148 +52,44 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
     return judged
 
 
-def _judge_study(store: Snapshot, experiment: str, study: Study, judging: Judging) -> list[Judged]:
-    claims = study.claims
-    if not claims:
-        return []
-    runs, retracted = store.once(runs_of, experiment), retractions(store, experiment)
-    runs = runs.assign(retracted=[retracted.get(run, "") for run in runs["fingerprint"]])
-    measures = Measures.load(store, experiment, study, runs)
-    judging = replace(judging, until=study.until)
-    return [judge(claim, experiment, study, runs, measures, judging) for claim in claims]
+def judge(contrasts: Sequence[Contrast], family: Family) -> list[Judged]:
+    """Judge all claims of a family.
 
-
-def judge(
-    claim: Claim, experiment: str, study: Study, runs: pd.DataFrame, measures: Measures, judging: Judging
-) -> Judged:
-    """Judge one claim by an experiment's runs.
-
-    Args:
-        study: The study, which defines display names and the scale.
-        runs: One row for each label and seed: run, label, seed, fingerprint, state, and retracted (the reason
-            why the results are wrong; empty if they aren't).
+    Under a false discovery rate, the level of a claim depends on how many are decided. Forecasts assume the
+    number that is expected at the end: those decided now, and the rest by their chances at that level.
     """
-    import pandas as pd
-
-    names = names_in(study.spec, runs)
-    sides = [
-        (measure, _labels(names, side.of), _labels(names, side.minus))
-        for side, measure in zip((claim.of, claim.other), claim.measures, strict=True)
+    judging = Judging(family, len(contrasts))
+    rules = [replace(judging, until=each.study.until) for each in contrasts]
+    samples = [
+        rule.sample(each.differences, each.relation, each.claim.within or 0.0)
+        for rule, each in zip(rules, contrasts, strict=True)
     ]
-    weights = _weights(sides)
-    labels = list(dict.fromkeys(label for _, label in weights))
-    unknown = [name for side in (claim.of, claim.other) for _, name in side.named() if not names.meant(name)]
-    rows: Iterable[Any] = runs[runs["label"].isin(labels)].itertuples()
-    compared = {(run.label, run.seed): run for run in rows}
-    states = {place: run.state for place, run in compared.items()}
-    all_seeds = {seed for _, seed in compared if not unknown}
-    planned = sorted(seed for seed in all_seeds if all((label, seed) in compared for label in labels))
-    reasons = {run.retracted: None for run in compared.values() if run.retracted and run.seed in planned}
-    # A canceled run resumes with the next launch, so tests after every seed wait for it.
-    final = {"COMPLETED", *LOST} - ({"CANCELLED"} if judging.until is not None else set())
-    completed, ended = (
-        [seed for seed in planned if not reasons and all(states[label, seed] in allowed for label in labels)]
-        for allowed in ({"COMPLETED"}, final)
-    )
-    values = measures.values(weights, completed)
-    seeds = ended if weights.keys() <= {(measure, label) for measure, label, _ in values} else []
-    if judging.until is not None:  # looks are in the order of the seeds, without gaps
-        seeds = [seed for place, seed in enumerate(seeds) if seed == place]
-
-    def value(measure: str, plus: Sequence[str], minus: Sequence[str], seed: int) -> float:
-        """Return the value of a side for one seed."""
-        added, subtracted = (
-            [values.get((measure, label, seed), math.nan) for label in labels] for labels in (plus, minus)
-        )
-        if minus and not all(map(math.isfinite, added + subtracted)):
-            return math.nan  # a difference to a run that diverged is neither good nor bad
-        return sum(added) / len(added) - (sum(subtracted) / len(subtracted) if minus else 0.0)
-
-    differences = [value(*sides[0], seed) - value(*sides[1], seed) for seed in seeds]
-    first, second = (measures.metric(measure) for measure in claim.measures)
-    metric = first if (first.goal, first.unit) == (second.goal, second.unit) else Metric()
-    is_unclear = claim.comparison == "better_than" and metric.goal is None
-    relation: Relation = "below" if metric.goal == "min" else "above"
-    if claim.comparison != "better_than":
-        relation = claim.comparison
-    evidence = judging.test(differences, relation, claim.within or 0.0)
-    if is_unclear:
-        evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST, needed=None)
-    if not completed:
-        evidence = replace(evidence, verdict="not run")
-    seeds, differences = seeds[: evidence.seeds], differences[: evidence.seeds]
-    mean, std = moments(differences) if differences else (math.nan, math.nan)
-    half = float(half_widths([std], [len(differences)])[0])
-    parts = [
-        {
-            "experiment": experiment, "label": label, "seed": seed,
-            "fingerprint": compared[label, seed].fingerprint,
-            "value": outcome if math.isfinite(outcome) else math.nan,
-            "weight": weight, "difference": weight * outcome,
-        }
-        for (measure, label), weight in weights.items()
-        for seed in seeds
-        for outcome in [values.get((measure, label, seed), math.nan)]
-    ]  # fmt: skip
-
-    def fate(label: str, seed: int) -> str:
-        """Return why a run has no finite value, or "". Seeds with incomplete runs have no values at all."""
-        if (state := states[label, seed]) != "COMPLETED":
-            return LOST.get(state, "has not completed")
-        known = [values.get((measure, label, seed)) for measure, name in weights if name == label]
-        if any(value is not None and not math.isfinite(value) for value in known):
-            return DIVERGED
-        return "has no value" if None in known and seed in completed else ""
-
-    def describe_fates(seeds: Sequence[int], total: int) -> str:
-        """Describe the runs without a finite value in some seeds, out of a total number of seeds."""
-        fates = {label: [fate(label, seed) for seed in seeds] for label in labels}
-        texts = [f"{names.shown[name]} {text}" for name in labels if (text := in_words(fates[name], total))]
-        return "; ".join(texts[:_MAX_NAMED]) + " …" * (len(texts) > _MAX_NAMED)
-
-    gaps = [
-        "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
-        f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit" if is_unclear else "",
-        f"unknown run: {', '.join(unknown)}" if unknown else "",
-        "" if planned else "the runs have no seed in common",
-        describe_fates([seed for seed in planned if seed not in completed], len(planned)),
-        *(
-            measures.missing(measure, names.shown[label])
-            for measure, label in weights
-            if any((measure, label, seed) not in values for seed in completed)
-        ),
-        "one seed has no interval" if len(seeds) == 1 else "",
+    p_values = [
+        each.p_value if contrast.is_testable else 1.0
+        for each, contrast in zip(samples, contrasts, strict=True)
     ]
-    return Judged(
-        experiment=experiment,
-        scale=study.scale,
-        claim=claim,
-        judging=judging,
-        relation=relation,
-        evidence=evidence,
-        difference=mean,
-        low=mean - half,
-        high=mean + half,
-        planned=len(planned),
-        metric=metric,
-        parts=pd.DataFrame(parts, columns=_PARTS),
-        labels=tuple(labels),
-        shown=names.shown,
-        gap=next(filter(None, gaps), ""),
-        lost=describe_fates(seeds, len(seeds if judging.until else planned)),
-    )
+    decided = family.decided(p_values)
+    level = family.level(len(contrasts), decided)
+    open_ = [each for each, p in zip(samples, p_values, strict=True) if p > level and each.is_open]
+    ahead, expected = len(contrasts) + 1, len(contrasts)
+    while expected < ahead:
+        ahead = expected
+        chances = (each.forecast(family.level(len(contrasts), ahead)).decided for each in open_)
+        expected = decided + math.ceil(sum(chances))
+    return [
+        contrast.judged(replace(rule, decided=decided + (p > level), ahead=ahead), each)
+        for contrast, rule, each, p in zip(contrasts, rules, samples, p_values, strict=True)
+    ]
 
 
-def _labels(names: Names, runs: Sequence[str]) -> list[str]:
-    """Return the labels of the named runs, without duplicates."""
-    return list(dict.fromkeys(label for name in runs for label in names.meant(name)))
-
-
-def _weights(sides: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> dict[Term, float]:
-    """Return the weight of each term in the difference."""
-    weights: dict[Term, float] = {}
-    for sign, (measure, plus, minus) in zip((1.0, -1.0), sides, strict=True):
-        for part_sign, labels in ((sign, plus), (-sign, minus)):
-            for label in labels:
-                weights[measure, label] = weights.get((measure, label), 0.0) + part_sign / len(labels)
-    return weights
+def _contrasts(store: Snapshot, parts: Mapping[str, Study]) -> list[Contrast]:
+    """Compare the sides of all claims of studies, by name."""
+    contrasts = []
+    for name, study in parts.items():
+        if not study.claims:
+            continue
+        runs, retracted = store.once(runs_of, name), retractions(store, name)
+        runs = runs.assign(retracted=[retracted.get(run, "") for run in runs["fingerprint"]])
+        measures = Measures.load(store, name, study, runs)
+        contrasts += [contrast_of(claim, name, study, runs, measures) for claim in study.claims]
+    return contrasts

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..claims.claim import SCORE
 from ..claims.evidence import Verdict
-from ..claims.judged import Judged, count_verdicts
+from ..claims.judged import Judged, Judging, count_verdicts
 from ..intervals import INTERVAL
 from ..metrics import Metric
 from . import show
@@ -61,7 +61,8 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     Returns:
         A table whose frame has study, statement, source, verdict, scale, claim (the comparison in words),
         measure (name of the difference), within, difference, low, high (in the measure's own unit), bound_low
-        and bound_high (the interval that decides the claim; NaN if infinite), chance (family-wise p-value),
+        and bound_high (the interval that decides the claim; NaN if infinite), chance (p-value, corrected
+        for the number of claims),
         agree (number of seeds that agree), seeds, seeds_planned, stopped (why no more seeds are run),
         registered, exploratory (changes since the registration), reason, and unit and digits of the measure.
     """
@@ -145,7 +146,7 @@ def _expected(row: Record, metric: Metric) -> str:
 
 
 def _chance(row: Record) -> str:
-    """Write the family-wise p-value of a claim."""
+    """Write the corrected p-value of a claim."""
     if row["seeds"] < 2:
         return MISSING
     if row["chance"] < 0.001:
@@ -162,24 +163,15 @@ def _registered(row: Record) -> str:
 def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
     """Explain how the claims are judged, and list lost seeds."""
     judged = list(by_row.values())
-    error = judged[0].judging.family.error
     in_points = any(each.metric.of_differences == "points" for each in judged)
     yield (
         "difference: mean over seeds of one side of the claim minus the other "
         f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}; "
         "verdicts have other tests, so a claim may be decided although its interval includes 0"
     )
-    for is_sequential in sorted({each.judging.until is not None for each in judged}):
-        yield _UNTIL_DECIDED if is_sequential else _ONE_LOOK
-    for claims in sorted({each.judging.claims for each in judged if each.judging.error < error}):
-        yield (
-            f"family of {claims} claims: the chance that any verdict is wrong is at most {error:.0%}, "
-            f"{error / claims:.2g} for each (Bonferroni)"
-        )
-    if alone := sum(each.judging.error == error for each in judged):
-        total = f"; any error in {alone} independent claims has a chance of {1 - (1 - error) ** alone:.2f}"
-        yield f"each verdict is wrong with a chance of at most {error:.0%}{total * (alone > 1)}"
-    yield f"one-sided p: {_CHANCE}; a claim is decided once it is at most {error:.2g}"
+    yield from dict.fromkeys(_test(each.judging) for each in judged)
+    yield from dict.fromkeys(_bound(each.judging) for each in judged)
+    yield f"one-sided p: {_CHANCE}; a claim is decided once it is at most {_bounds(judged)}"
     for text, registered in {str(each.registered): each.registered for each in judged}.items():
         if registered is not None:
             code = "; the code that judges has changed since" * registered.is_by_other_code
@@ -190,17 +182,51 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
     yield from lost
 
 
+def _test(judging: Judging) -> str:
+    """Describe the test of a claim."""
+    if judging.until is None:
+        return _ONE_LOOK.format(_TESTS[judging.family.test or "student"])
+    return _LOOKS.format(_TESTS[judging.family.test or "sign"])
+
+
+def _bound(judging: Judging) -> str:
+    """Describe the error rate that claims share."""
+    family, claims = judging.family, judging.claims
+    bound = f"{family.bound(claims):.0%}"
+    if family.has_rate(claims):
+        return (
+            f"{claims} claims: of the verdicts holds and does not hold, at most {bound} are wrong in "
+            "expectation (false discovery rate, Benjamini–Hochberg)"
+        )
+    if family.adjust == "bonferroni" and claims > 1:
+        return (
+            f"family of {claims} claims: the chance that any verdict is wrong is at most {bound}, "
+            f"{family.level(claims, 1):.2g} for each (Bonferroni)"
+        )
+    any_error = 1 - (1 - family.bound(claims)) ** claims
+    total = f"; any error in {claims} independent claims has a chance of {any_error:.2f}"
+    return f"each verdict is wrong with a chance of at most {bound}{total * (claims > 1)}"
+
+
+def _bounds(judged: Sequence[Judged]) -> str:
+    bounds = {each.judging.family.bound(each.judging.claims) for each in judged}
+    return " or ".join(f"{bound:.2g}" for bound in sorted(bounds))
+
+
+_TESTS = {
+    "student": "t-test, which assumes normal differences",
+    "sign": "sign test of the median, whatever the distribution of the differences",
+    "signed_rank": "signed-rank test (Wilcoxon), which assumes symmetric differences",
+}
 _ONE_LOOK = (
-    "holds, does not hold: by a one-sided t-test at the claim's share of the error; undecided: neither, or "
-    "fewer than two seeds. The test assumes normal differences and one look: if a claim is undecided, add "
-    "seeds only by `jestlab launch --decide`"
+    "holds, does not hold: by one look at all seeds with a one-sided {}; undecided: neither, or too few "
+    "seeds. If a claim is undecided, add seeds only by `jestlab launch --decide`"
 )
-_UNTIL_DECIDED = (
-    "until decided: a sign test of the median after every seed. Its error covers all looks, whatever the "
-    "distribution of the differences. holds: more than half of all seeds agree with the claim; does not "
-    "hold: more than half disagree"
+_LOOKS = (
+    "until decided: a {}, after every seed. Its error covers all looks. holds: more than half of all seeds "
+    "agree with the claim; does not hold: more than half disagree"
 )
 _LOST = (
     "a run that diverged counts as the worst outcome of its side; one that failed or has no value counts "
-    "against both verdicts; a claim with such seeds is judged by the sign test of the median"
+    "against both verdicts; instead of a t-test, a claim with such seeds has the sign test of the median"
 )

@@ -191,10 +191,9 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
         new = register(store, study.name, content, plan.fingerprints, author=author, commit=commit)
         store.close_whole()
     digest = digest_of(content)
-    error = "per claim" if study.family.adjust == "none" else "for all together"
     line = (
         f"{study.name} {'is registered' if new else 'was registered before, without a difference'}: "
-        f"{counted(claims, 'claim')}, an error rate of {study.family.error:.0%} {error}; digest {digest[:12]}"
+        f"{counted(claims, 'claim')}, {study.family.text(claims)}; digest {digest[:12]}"
     )
     show(as_json, {"study": study.name, "new": new, "digest": digest, "commit": commit, **content}, line)
 

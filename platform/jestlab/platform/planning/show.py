@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.analysis import units
-from jestlab.analysis.claims import Until, sign_test
-from jestlab.analysis.claims.evidence import power
+from jestlab.analysis.claims import Family, Until
+from jestlab.analysis.claims.evidence import planned
+from jestlab.analysis.claims.power import power
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import memory
@@ -155,33 +156,35 @@ def _power(survey: Survey) -> Iterator[str]:
     claims = sum(len(part.claims) for part in parts)
     if not claims:
         return
-    error = study.family.share(claims)
+    family = study.family
+    level = family.level(claims, claims // 2)
     # The number of seeds of imported runs can't be changed.
     fixed = [part for part in parts if part.runs and not isinstance(part.seeds, Until)]
     if single := sum(len(part.claims) for part in fixed if len(part.replicates) < 2):
         yield f"{counted(single, 'claim')} cannot be decided with one seed: add --set seeds=3."
-    for seeds in sorted({len(part.replicates) for part in fixed} - {1}):
-        chances = [_percent(float(power(effect, seeds, error))) for effect in _EFFECTS]
-        family = f" (one of {claims})" if claims > 1 and error < 0.05 else ""
+    half = ", half of which are decided" if family.has_rate(claims) else ""
+    among = f" (one of {claims}{half})" if level < family.bound(claims) else ""
+    for seeds in sorted({len(part.replicates) for part in fixed} - {1} if family.test is None else ()):
+        chances = [_percent(float(power(effect, seeds, level))) for effect in _EFFECTS]
         yield (
-            f"With {seeds} seeds, the chance to decide a claim{family} is {_BY_EFFECT.format(*chances)}; "
+            f"With {seeds} seeds, the chance to decide a claim{among} is {_BY_EFFECT.format(*chances)}; "
             "--decide adds seeds until all claims are decided."
         )
     if rules := [part.seeds for part in parts if isinstance(part.seeds, Until)]:
-        yield from _until_decided(survey, rules, claims, error)
+        if survey.claims_status is not None:
+            yield f"So far {survey.claims_status}."
+        else:
+            yield _until_decided(rules, level, family, among)
 
 
-def _until_decided(survey: Survey, rules: list[Until], claims: int, error: float) -> Iterator[str]:
-    """Yield the expected number of seeds of a study that runs until its claims are decided."""
+def _until_decided(rules: list[Until], level: float, family: Family, among: str) -> str:
+    """Describe the expected number of seeds of a study that runs until its claims are decided."""
     least, most = min(rule.at_least for rule in rules), max(rule.at_most for rule in rules)
-    if survey.claims_status is not None:
-        yield f"So far {survey.claims_status}."
-        return
-    looks = (sign_test.forecast(error, most, effect=effect) for effect in _EFFECTS)
+    most = min(most, family.most_seeds)
+    looks = (planned(effect, level, most, family.test) for effect in _EFFECTS)
     expected = [f"{each.expected:.0f} seeds (decided in {_percent(each.decided)})" for each in looks]
-    what = "1 claim is" if claims == 1 else f"{claims} claims are"
     average = _BY_EFFECT.format(*expected)
-    yield f"From {least} to {most} seeds, until {what} decided: on average {average}."
+    return f"From {least} to {most} seeds, until decided: for a claim{among}, on average {average}."
 
 
 def _percent(chance: float) -> str:

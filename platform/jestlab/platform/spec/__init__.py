@@ -70,6 +70,7 @@ def union(
     studies: Mapping[str, Any] | Sequence[str],
     name: str | None = None,
     paper: str | None = None,
+    family: Mapping[str, Any] | None = None,
 ) -> ConfigDict:
     """Create a union of several studies. A run that belongs to several of them is executed only once.
 
@@ -81,9 +82,10 @@ def union(
             registered names and of paths, which are loaded at the union's scale.
         name: Name of the union; by default, the name of the spec's file.
         paper: The part of the paper that the union reproduces.
+        family: The error rate that the claims of all studies share.
     """
     config = _mapping() if name is None else _mapping(name=name)
-    config.update(question=question, paper=paper, studies=studies)
+    config.update(question=question, paper=paper, family=family, studies=studies)
     return config
 
 

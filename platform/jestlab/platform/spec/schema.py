@@ -141,9 +141,11 @@ class StudySpec(BaseModel):
         figure: Size, font, and other print options of all figures; each report can override them. In a union,
             also the default for its studies.
         claims: Statements that the runs confirm or refute.
-        family: Family-wise error rate, which is divided among the claims (Bonferroni): `{error: 0.05}` bounds
-            the probability of any wrong verdict at 5%. `none` tests each claim at 5% without correction. In a
-            union, the rate also covers the claims of its studies.
+        family: The error rate of all claims together, including those of the studies in a union. `{error:
+            0.05}` bounds the probability of any wrong verdict (family-wise error, by Bonferroni); it is the
+            default of fewer than ten claims. `{rate: 0.05}` bounds the expected share of wrong verdicts
+            (false discovery rate, by Benjamini–Hochberg); it is the default of ten or more. `none` tests each
+            claim at 5% without correction. `test: signed_rank` decides sooner if differences are symmetric.
         metrics: Metrics that the programs record, by name or pattern (`*/accuracy`): whether higher or lower
             is better, the unit, and the format. The metrics of jestlab's own programs are built in.
         score: Names of evaluations (dataset/metric) whose mean is the score. All must have the same direction
@@ -274,6 +276,12 @@ class StudySpec(BaseModel):
         for key in _STUDY_ONLY_KEYS:
             if self.studies and key in self.model_fields_set and getattr(self, key):
                 yield SpecError((key,), f"not valid in a spec with {STUDIES}: move it to the studies")
+        most = self.family.most_seeds
+        for path, part in [((), self), *(((STUDIES, name), part) for name, part in self.studies.items())]:
+            seeds = part.seeds if isinstance(part.seeds, Until) else Until(until="decided")
+            if "at_most" in seeds.model_fields_set and seeds.at_most > most:
+                problem = f"is above {most}, the maximum of the test {self.family.test}"
+                yield SpecError((*path, "seeds", "at_most"), problem)
         for name, part in self.studies.items():
             if name == self.name:
                 yield SpecError((STUDIES, name), "has the name of the union itself: rename one of them")
