@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tests.simulation import equal_seconds, families, studies
+from tests.simulation import equal_seconds, families, scaling, studies
 
 from jestlab.analysis.figures.style import applied
 
@@ -19,6 +19,7 @@ TABLES = {
     "until_decided": studies.table,
     "families": families.table,
     "equal_seconds": equal_seconds.table,
+    "scaling": scaling.table,
 }
 """Kind of simulation → function that simulates a number of studies."""
 

@@ -131,7 +131,7 @@ class PowerLaw:
         return float(stdtrit(len(self.values) - 1, 0.5 + confidence / 2))
 
     def _lines(self, steepness: npt.ArrayLike) -> tuple[Floats, ...]:
-        """Fit a line over the basis of each steepness: its center, slope, squares of x, and squares left."""
+        """Fit a line over the basis of each steepness; return center, slope, squares of x, squares left."""
         powers, y = _basis(steepness, self._scaled(self.sizes)), self.values.mean(axis=0)
         center = powers.mean(axis=-1)
         away, heights = powers - center[..., None], y - y.mean()

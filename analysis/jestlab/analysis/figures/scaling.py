@@ -24,7 +24,7 @@ class Ladder(NamedTuple):
         points: A row for each point and seed: the columns of `placed`, seed, y, and used (bool: whether the
             law is fitted to the seed, since it has a y at all sizes).
         law: None if no law can be fitted.
-        note: What is missing, and why; empty if nothing is.
+        note: The reason why a law, a part of it, or a seed is missing; else empty.
     """
 
     points: pd.DataFrame

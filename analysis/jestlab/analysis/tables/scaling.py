@@ -41,7 +41,9 @@ def scaling_table(frames: Frames, options: Mapping[str, Any]) -> Table:
     reports = (report for report in frames.spec.get("reports") or () if report["kind"] == "scaling")
     given = {"by": (), "to": 10.0, **next(reports, {}), **options}
     if "x" not in given:
-        raise RequestError("what is the size? --option x=KEY, or a report in the spec, scaling: {x: KEY}")
+        raise RequestError(
+            "x is missing, the key of the size: --option x=KEY, or a report in the spec, scaling: {x: KEY}"
+        )
     frames = frames.only(given["runs"]) if given.get("runs") else frames
     metric, to = frames.score, float(given["to"])
     points = scored(frames, Axis(given["x"], tuple(given["by"]), to=to), frames.baseline())
