@@ -167,7 +167,7 @@ def test_the_opposite_sign_and_goal_change_only_signs(pair):
     for comparisons in (("better_than", "better_than"), ("above", "below"), ("below", "above")):
         up, down = (verdict(each, where) for each, where in zip(pair, comparisons, strict=True))
         assert up.verdict == down.verdict
-        assert up.evidence.needed == down.evidence.needed
+        assert up.evidence.forecast == pytest.approx(down.evidence.forecast)
         assert up.points_to_claim == down.points_to_claim or up.difference == 0
 
     found = [tables.finals(each, "base") for each in pair]

@@ -1,8 +1,10 @@
 """Simulate studies, and print or draw what came of them.
 
-python -m tests.simulation                # prints all figures as JSON lines
-python -m tests.simulation families       # only those of one module
-python -m tests.simulation until_decided --figure docs/pictures/until_decided.png
+    python -m tests.simulation             # prints what came of all of them as JSON lines
+    python -m tests.simulation families    # only one kind
+    python -m tests.simulation by_seeds --figure docs/pictures/by_seeds.png
+
+All random draws have fixed seeds.
 """
 
 from __future__ import annotations
@@ -11,17 +13,22 @@ import argparse
 import json
 from pathlib import Path
 
-from tests.simulation import equal_seconds, families, scaling, studies
+from tests.simulation import best_of_axis, equal_seconds, families, scaling, studies
 
 from jestlab.analysis.figures.style import applied
 
 TABLES = {
     "until_decided": studies.table,
     "families": families.table,
+    "by_seeds": families.by_seeds,
     "equal_seconds": equal_seconds.table,
+    "best_of_axis": best_of_axis.table,
     "scaling": scaling.table,
 }
 """Kind of simulation → function that simulates a number of studies."""
+
+FIGURES = {"until_decided": studies.figure, "by_seeds": families.figure}
+"""Kind of simulation → function that draws its rows."""
 
 
 def main() -> None:
@@ -37,9 +44,9 @@ def main() -> None:
         rows = TABLES[kind](options.studies)
         for row in rows:
             print(json.dumps({"kind": kind} | row), flush=True)
-        if options.figure and kind == "until_decided":
+        if options.figure and kind in FIGURES:
             with applied():
-                studies.figure(rows, options.figure)
+                FIGURES[kind](rows, options.figure)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from tests.simulation.studies import DRAWS, Draw, Floats, Row, losing
 from jestlab.analysis.claims.evidence import Sample
 from jestlab.analysis.claims.family import TestName
 from jestlab.analysis.claims.signed_rank import LAST
+from jestlab.analysis.colors import PALETTE, REFERENCE
 
 Flags = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int_]
@@ -115,17 +117,59 @@ def simulated(kind: Kind, draw: Draw, test: TestName, studies: int) -> Shares:
     )
 
 
-def verdicts(values: Floats, is_true: Flags, test: TestName) -> tuple[Counts, Counts]:
-    """Count wrong verdicts and all verdicts after each look, [studies, looks]."""
+def verdicts(
+    values: Floats, is_true: Flags, test: TestName, *, has_rate: bool = True
+) -> tuple[Counts, Counts]:
+    """Count wrong verdicts and all verdicts after each look, [studies, looks].
+
+    Args:
+        values: Differences, [studies, claims, seeds].
+        is_true: Whether each claim is true, [claims].
+        has_rate: Whether the rate of wrong verdicts is bounded; if not, the family-wise error.
+    """
     sample = Sample((), "above", limit=RATE, at_most=LAST, test=test)
     holds, fails = sample.test_all(values)
     p_values = np.minimum(holds, fails)
     ranked = np.sort(p_values, axis=1)
     levels = RATE * np.arange(1, CLAIMS + 1) / CLAIMS
     counts = np.where(ranked <= levels[:, None], np.arange(1, CLAIMS + 1)[:, None], 0).max(axis=1)
-    is_decided = p_values <= RATE * counts[:, None] / CLAIMS
+    is_decided = p_values <= RATE * (counts[:, None] if has_rate else 1) / CLAIMS
     is_wrong = is_decided & np.where(is_true[:, None], fails < holds, holds < fails)
     return is_wrong.sum(axis=1), is_decided.sum(axis=1)
+
+
+_RULES: dict[str, tuple[TestName, bool]] = {
+    "sign test, family-wise error": ("sign", False),
+    "sign test, false discovery rate": ("sign", True),
+    "signed-rank test, false discovery rate": ("signed_rank", True),
+}
+"""Name of a rule → its test, and whether it bounds the rate."""
+
+
+def by_seeds(studies: int) -> list[Row]:
+    """Count decided claims after each seed, if 45 of 55 have differences of 0.6 to 4.4 deviations."""
+    effects = np.where(np.arange(CLAIMS) < 45, np.linspace(0.6, 5.2, CLAIMS), 0.0)
+    values = DRAWS["normal"](np.random.default_rng(0), (studies, CLAIMS, LAST)) + effects[:, None]
+    rows: list[Row] = []
+    for rule, (test, has_rate) in _RULES.items():
+        decided = verdicts(values, effects > 0, test, has_rate=has_rate)[1].mean(axis=0)
+        rows += [{"rule": rule, "seeds": n, "decided": count} for n, count in enumerate(decided, start=1)]
+    return rows
+
+
+def figure(rows: list[Row], path: Path) -> None:
+    """Draw the decided claims against the number of seeds."""
+    import matplotlib.pyplot as plt
+
+    plot, axes = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
+    for color, rule in zip((REFERENCE, *PALETTE), _RULES, strict=False):
+        points = [(row["seeds"], row["decided"]) for row in rows if row["rule"] == rule]
+        axes.plot(*zip(*points, strict=True), color=color.light, marker="o", ms=3, label=rule)
+    axes.axhline(45, color="black", lw=1, ls="--")
+    axes.text(1, 45.5, "claims with a difference", va="bottom")
+    axes.set(xlabel="seeds", ylabel="decided claims of 55", ylim=(0, 50), xticks=range(2, LAST + 1, 2))
+    axes.legend(loc="lower right", frameon=False)
+    plot.savefig(path, dpi=110)
 
 
 def table(studies: int) -> list[Row]:

@@ -65,7 +65,7 @@ def until_decided(values: Floats, error: float, test: CountTest = SIGN) -> Outco
         error: Of each family.
     """
     holds, fails = (test.p_values(sign * values, 0.0, False, False) for sign in (1, -1))
-    return _outcome(holds <= error / values.shape[1], fails <= error / values.shape[1])
+    return outcome_of(holds <= error / values.shape[1], fails <= error / values.shape[1])
 
 
 def once(values: Floats, error: float) -> Outcome:
@@ -82,7 +82,7 @@ def once(values: Floats, error: float) -> Outcome:
         np.where(finite, sign * known.mean(axis=2) > half, (~(sign * values > 0)).sum(axis=2) <= allowed)
         for sign in (1, -1)
     )
-    return _outcome(np.asarray(holds)[:, :, None], np.asarray(fails)[:, :, None])
+    return outcome_of(np.asarray(holds)[:, :, None], np.asarray(fails)[:, :, None])
 
 
 def losing(draw: Draw, share: float, value: float, *, the_worst: bool = False) -> Draw:
@@ -121,10 +121,10 @@ def _by_student(values: Floats, error: float, first: int) -> Outcome:
     squares = np.cumsum(values**2, axis=2) - n * mean**2
     half = student.ppf(1 - error / 2, np.maximum(n - 1, 1)) * np.sqrt(squares / np.maximum(n - 1, 1) / n)
     look = n >= first
-    return _outcome((mean > half) & look, (mean < -half) & look)
+    return outcome_of((mean > half) & look, (mean < -half) & look)
 
 
-def _outcome(holds: npt.NDArray[np.bool_], fails: npt.NDArray[np.bool_]) -> Outcome:
+def outcome_of(holds: npt.NDArray[np.bool_], fails: npt.NDArray[np.bool_]) -> Outcome:
     """Collect verdicts: the first decision of a claim stays. Both are [studies, claims, looks]."""
     never = holds.shape[2]
     first = [np.where(each.any(axis=2), each.argmax(axis=2), never) for each in (holds, fails)]

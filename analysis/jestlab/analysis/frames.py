@@ -54,6 +54,8 @@ class Frames:
         spec: The study as it was last launched; empty if unknown.
         declared: Goals and units of the metrics, from `results.metrics_of`.
         colors: Label → its color, also for labels that are left out of `runs`.
+        chosen: Label and seed → label of the run that it stands for; only labels from `tuned.with_best`.
+        about: Label → a clause about it for notes; only the same labels.
     """
 
     experiment: str
@@ -65,6 +67,8 @@ class Frames:
     spec: Mapping[str, Any] = field(default_factory=dict)
     declared: Metrics = field(default_factory=Metrics)
     colors: Mapping[str, LabelColor] = field(default_factory=dict)
+    chosen: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -261,6 +265,21 @@ class Frames:
         if scores.empty:
             raise NotYet(f"none of {', '.join(names)} has been evaluated yet")
         return replace(self, runs=runs, scores=scores, costs=costs)
+
+    def with_chosen(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Append the rows of `chosen` runs, under the labels that stand for these runs.
+
+        Args:
+            rows: Rows of runs, with columns label, seed, and optionally run.
+        """
+        import pandas as pd
+
+        if not self.chosen:
+            return rows
+        places = [(name, seed, label) for (name, seed), label in self.chosen.items()]
+        copies = pd.DataFrame(places, columns=["_of", "seed", "label"]).merge(rows, on=["label", "seed"])
+        own = {column: copies["_of"] for column in ("label", "run") if column in rows}
+        return pd.concat([rows, copies.assign(**own)[rows.columns]], ignore_index=True)
 
     def progress(self) -> str:
         """Count the runs by state: "3 RUNNING, 9 PENDING"."""

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from jestlab.analysis.claims import Claim, Family, Side, Until
 
 CLAIM = {"statement": "s", "of": "a", "above": "b"}
+TUNED = {"best": "a", "by": "dev/loss"}
 
 
 def test_parses_what_a_spec_writes_and_writes_it_back():
@@ -14,7 +15,8 @@ def test_parses_what_a_spec_writes_and_writes_it_back():
         (Family, {}, {"error": 0.1}, {"error": 0.01, "adjust": "none"}),
         (Until, {"until": "decided"}, {"until": "decided", "at_least": 5, "at_most": 40},
          {"until": "decided", "at_least": 1, "at_most": 100, "budget": {"hours": 1.5}}),
-        (Claim, CLAIM, near, CLAIM | {"of": {"of": "a", "measure": "loss"}, "unless": "u", "measure": "m"}),
+        (Claim, CLAIM, near, CLAIM | {"of": {"of": "a", "measure": "loss"}, "unless": "u", "measure": "m"},
+         CLAIM | {"of": TUNED, "above": {"best": ["b", "c"], "by": "dev/loss", "measure": "m"}}),
     ):  # fmt: skip
         for written in cases:
             parsed = cls.model_validate(written)
@@ -26,6 +28,12 @@ def test_short_forms():
     assert Family.model_validate(None) == Family.model_validate({"error": None}) == Family()
     assert Family.model_validate("none") == Family(adjust="none")
     assert Side.model_validate("a") == Side.model_validate({"of": ["a"], "minus": None}) == Side(of=("a",))
+
+
+def test_the_best_run_is_written_with_the_metric_that_chooses_it():
+    claim = Claim.model_validate(CLAIM | {"of": TUNED | {"minus": "c"}, "measure": "test/loss"})
+    assert claim.text({"a": "A"}) == "(best A by dev/loss) − (c) above b, by test/loss"
+    assert [*claim.of.named()] == [(("best",), "a"), (("minus",), "c")]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,13 @@ def test_short_forms():
         (Claim, CLAIM | {"statement": " "}, "statement", "pattern"),
         (Claim, CLAIM | {"of": []}, "of.of", "1 item"),
         (Claim, CLAIM | {"above": ["b", "c", "b"]}, "above.of", "duplicate run 'b'"),
-        (Claim, CLAIM | {"of": {"minus": "a"}}, "of.of", "required"),
+        (Claim, CLAIM | {"of": {"minus": "a"}}, "of", "exactly one of `of` and `best`"),
+        (Claim, CLAIM | {"of": TUNED | {"of": "b"}}, "of", "exactly one of `of` and `best`"),
+        (Claim, CLAIM | {"of": {"best": "a"}}, "of", "{best: RUN, by: METRIC}"),
+        (Claim, CLAIM | {"of": {"of": "a", "by": "m"}}, "of", "{best: RUN, by: METRIC}"),
+        (Claim, CLAIM | {"of": TUNED | {"by": "score_after_0.5"}}, "of", "score_after_0.5` is a score"),
+        (Claim, CLAIM | {"of": TUNED, "measure": "dev/loss"}, "", "of: dev/loss chooses .* by chance"),
+        (Claim, CLAIM | {"above": TUNED | {"measure": "dev/loss"}}, "", "above: dev/loss chooses"),
     ],
 )  # fmt: skip
 def test_rejects_invalid_values_and_names_the_place(cls, written, place, message):

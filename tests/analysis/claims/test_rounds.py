@@ -36,14 +36,17 @@ def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False,
     )  # fmt: skip
 
 
-def test_a_round_goes_halfway_to_the_earliest_decision():
+def test_a_round_goes_to_the_earliest_decision_and_halfway_if_that_is_unlikely():
     """Of 55 claims, which 11 seeds decide at the earliest; a study begins with `at_least` seeds."""
     assert next_round([judged([])], Hours()).seeds == {("study", "a"): 3, ("study", "b"): 3}
     rounds, n = [], 3
     while (each := judged([1.0] * n, claims=55)).verdict != "holds":
         n = next_round([each], Hours()).seeds["study", "a"]
         rounds.append(n)
-    assert rounds == [7, 9, 10, 11]
+    assert rounds == [11]
+    unlikely = judged([1.0, -0.9, 1.0, -0.8], claims=8)
+    assert (unlikely.is_open, unlikely.evidence.forecast.earliest) == (True, 17)
+    assert next_round([unlikely], Hours()).seeds["study", "a"] == 10
 
 
 @given(
@@ -75,9 +78,9 @@ HOURS = {"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1}
     [
         ({"a": DECIDED, "c": FUTILE}, 0.0, None, {}, "", ""),
         ({"a": DECIDED, "c": FUTILE, "d": CLEAR}, 0.0, None, {"d": 5, "b": 5}, "d", ""),
-        ({"a": CLEAR[:3], "c": CLEAR}, 0.0, None, {"a": 4, "b": 5, "c": 5}, "ac", ""),  # a run counts once
+        ({"a": CLEAR[:3], "c": CLEAR}, 0.0, None, {"a": 5, "b": 5, "c": 5}, "ac", ""),  # a run counts once
         ({"a": CLEAR, "c": UNCLEAR}, 0.0, None, {"a": 5, "b": 5}, "a", ""),  # clear claims are decided first
-        ({"a": DECIDED, "c": UNCLEAR}, 0.0, None, {"c": 7, "b": 7}, "c", ""),
+        ({"a": DECIDED, "c": UNCLEAR}, 0.0, None, {"c": 9, "b": 9}, "c", ""),
         # The most likely decision per hour is first.
         ({"c": CLEAR, "a": CLEAR, "d": MIXED}, 0.5, 10.0, {"a": 5, "b": 5, "c": 5, "d": 5}, "acd", ""),
         ({"c": CLEAR, "a": CLEAR, "d": MIXED}, 0.5, 1.3, {"a": 5, "b": 5, "d": 5}, "ad", "c"),
@@ -86,7 +89,7 @@ HOURS = {"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1}
         ({"a": CLEAR, "d": CLEAR}, 0.5, 0.75, {"a": 5, "b": 5}, "a", "d"),
         ({"a": CLEAR, "d": CLEAR}, 0.5, 0.81, {"a": 5, "b": 5, "d": 5}, "ad", ""),
         # Cheaper claims continue if the budget is too small for the clear one.
-        ({"c": CLEAR, "d": UNCLEAR[:5]}, 0.5, 1.0, {"d": 7, "b": 7}, "d", "c"),
+        ({"c": CLEAR, "d": UNCLEAR[:5]}, 0.5, 1.0, {"d": 6, "b": 6}, "d", "c"),
     ],
 )
 def test_the_claims_of_a_round(claims, spent, limit, seeds, chosen, left_out):
@@ -100,8 +103,8 @@ def test_the_claims_of_a_round(claims, spent, limit, seeds, chosen, left_out):
 
 
 def test_runs_one_more_seed_if_the_whole_step_is_too_expensive():
-    each = judged(CLEAR, of="a", claims=55, until=until_hours(1.0))  # seven seeds from a decision
-    for spent, seeds in ((0.1, 7), (0.75, 5), (0.85, None)):
+    each = judged(CLEAR, of="a", claims=55, until=until_hours(2.0))  # seven seeds from a decision
+    for spent, seeds in ((0.1, 11), (1.75, 5), (1.85, None)):
         found = next_round([each], Hours(spent, HOURS))
         assert (found.seeds.get(("study", "a")), found.left_out) == (seeds, () if seeds else (each,))
 

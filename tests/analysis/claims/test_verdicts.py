@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim, Family, Study
 from jestlab.analysis.claims.contrast import contrast_of
+from jestlab.analysis.claims.forecast import NO_FORECAST
 from jestlab.analysis.claims.judged import count_verdicts
 from jestlab.analysis.claims.measures import Measures
 from jestlab.analysis.claims.verdicts import judge, read
@@ -58,18 +59,19 @@ def test_a_change_of_both_sides_changes_nothing(found, constant, comparison):
         )  # fmt: skip
 
 
-def test_an_undecided_claim_reports_how_many_seeds_would_decide_it():
+def test_an_undecided_claim_reports_the_chance_that_more_seeds_decide_it():
     found = {"a": [0.0, 1.0, 2.0], "b": [0.0, 0.0, 0.0]}
     one = judged(found, of="a", above="b", unless="of the weather")
-    ahead = "about 5 seeds have a 50% chance to decide it"
-    assert (one.verdict, one.evidence.needed) == ("undecided", 5)
+    chance = f"{one.evidence.forecast.decided:.0%}"
+    ahead = f"the chance of a decision by 24 seeds, with --decide, is {chance}"
+    assert (one.verdict, 0.4 < one.evidence.forecast.decided < 0.8) == ("undecided", True)
     assert one.reason == f"currently points to the claim; {ahead}"
     other = judged(found, of="a", below="b", unless="of the weather")
     assert other.reason == f"currently points against the claim; {ahead}; of the weather"
     near = judged(found, of="a", near="b", within=2.0)  # as far from 2 as from 0
-    assert (near.verdict, near.evidence.needed) == ("undecided", 5)
+    assert (near.verdict, 0.5 < near.evidence.forecast.decided < 0.95) == ("undecided", True)
     alike = judged({"a": [-1.0, 0.0, 1.0], "b": [0.0, 0.0, 0.0]}, of="a", above="b")
-    assert alike.reason.startswith("currently points against the claim; about 17 seeds")
+    assert alike.evidence.forecast.decided < 0.5
 
 
 @given(results(), st.sampled_from(["a", "b"]), st.data())
@@ -249,7 +251,7 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(stored):
     assert unlike.difference == pytest.approx(1.6)
     assert not unlike.metric.in_percent
     assert (unclear.verdict, unclear.gap) == ("undecided", "loss and score: no common goal and unit")
-    assert unclear.evidence.needed is None
+    assert unclear.evidence.forecast == NO_FORECAST
 
 
 def test_a_run_means_all_its_points_and_a_list_the_mean(new_store, stored_runs):

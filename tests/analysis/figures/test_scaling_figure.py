@@ -72,6 +72,7 @@ def test_the_table_has_intervals_and_the_runs_behind_them(study):
     assert row["predicted_low"] < 0.2 + 800**-0.5 < row["predicted_high"]
     assert (row["sizes"], row["seeds"]) == (4, 3)
     assert "[" in found.cell("a", found.column_named("exponent")).text
+    assert found.parts is not None
     assert found.parts.groupby("row").size().to_dict() == {"a": 12, "bb": 12}
     assert table(url, "scaling", ["study"], options={"to": "2"}).columns[3].header == "at 160 (%) ↑"
 

@@ -115,6 +115,21 @@ def test_a_report_may_show_only_some_runs(asked):
     assert made.missing == {"Step costs": "experiment 'study' has no run 'unifrom': did you mean 'uniform'?"}
 
 
+def test_a_report_may_have_a_row_of_the_best_runs(asked):
+    best = {
+        "best": {"chosen": {"of": ["independent", "joint"], "by": "shapes_retrieval/i2t_r1"}},
+        "score": "shapes/zero_shot",
+    }
+    made, names, stills = asked(
+        {"kind": "table", "baseline": "chosen"} | best, {"kind": "curves", "runs": ["chosen"]} | best
+    )
+    assert not made.missing
+    assert (names, stills) == (["summary-2"], ["curves-2"])
+    assert made.tables[0].title.startswith("Summary: baseline chosen, ")
+    assert list(made.tables[0].table.frame["label"]) == ["reference", "uniform", "chosen"]
+    assert set(made.figures[0].plot.data["label"]) == {"chosen"}
+
+
 def test_a_report_that_cannot_be_made_is_explained_and_the_others_are_made(asked):
     """A store may have specs of a later version."""
     later = [{"kind": "hologram"}, {"kind": "speedup", "baseline": "joint", "depth": 3}]

@@ -75,8 +75,7 @@ def test_fixed_seeds_and_seeds_until_decided_explain_their_differences(root, mac
     launched(root, spec)
     assert claims(root)[0]["verdict"] == "holds"
     said = launched(root, spec, "--decide")
-    why = "1 open (1 would hold at a single look; looks after every seed need more seeds)"
-    assert f"0 of 1 claim decided, {why}" in said and "1 of 1 claim decided\n" in said
+    assert "0 of 1 claim decided, 1 open" in said and "1 of 1 claim decided\n" in said
     left_out = (
         "no longer part of toy: 4 runs with further seeds; their results stay in the store. To keep them: "
     )
@@ -109,8 +108,9 @@ def test_a_seed_that_fails_counts_against_the_claims_that_need_it_alone(root, ma
     launched(root, write_study(root.parent, runs=runs), code=1)
     joint, other = claims(root)
     assert joint["verdict"] == "holds"
-    assert (other["verdict"], other["seeds"]) == ("undecided", 10)
-    assert other["stopped"].startswith("out of reach") and "other failed in 1 of 10 seeds" in other["reason"]
+    assert (other["verdict"], other["seeds"] < 24) == ("undecided", True)
+    assert other["stopped"].startswith("out of reach")
+    assert f"other failed in 1 of {other['seeds']} seeds" in other["reason"]
     assert started_once(root)  # it was not tried again in each round
     assert rows(root, "SELECT state FROM v_runs WHERE run = 'other' AND seed = 1") == [("FAILED",)]
 

@@ -39,6 +39,14 @@ def better(**claim):
     return {"claims": [{"statement": "x", "of": "fast", "better_than": "slow"} | claim]}
 
 
+def tuned(by, **claim):
+    return claiming(of={"best": ["slow", "fast"], "by": by}, **claim)
+
+
+def with_row(by):
+    return reporting(table={"best": {"tuned": {"of": ["slow", "fast"], "by": by}}, "rows": ["tuned"]})
+
+
 def reporting(**report):
     return {"reports": [report]}
 
@@ -80,6 +88,11 @@ def refused(written, recorded=()):
         (COMPARED | claiming(measure="lost"), "claims.0.measure", f"'lost' {NOWHERE}"),
         (COMPARED | better(measure="temperature"), "claims.0.better_than",
          "temperature has no goal: declare it, metrics: {temperature: {goal: max}} or {goal: min}; or use"),
+        (tuned("wiki/acc"), "claims.0.of.by", f"'wiki/acc' {NOWHERE}: did you mean"),
+        (COMPARED | tuned("temperature"), "claims.0.of.by", "temperature has no goal"),
+        (tuned("wiki/perplexity"), "claims.0.of.by", "wiki/perplexity is part of the score"),
+        (with_row("wiki/acc"), "reports.0.best.tuned.by", f"'wiki/acc' {NOWHERE}: did you mean"),
+        (with_row("wiki/perplexity"), "reports.0.best.tuned.by", "wiki/perplexity is part of the score"),
         ({"name": "both", "studies": {"own": OWN, "bad": OWN | {"name": "bad", "score": ["a/b"]}}},
          "studies.bad.score.0", f"'a/b' {NOWHERE}"),
     ],
@@ -100,12 +113,15 @@ def test_a_name_that_is_nobodys_is_refused_with_the_nearest(changes, place, mess
         OWN | COUNTING | reporting(composition={"x": "kind"}),
         OWN | better(),
         OWN | better(measure="wiki/accuracy"),
+        OWN | tuned("wiki/perplexity", measure="wiki/accuracy"),
+        OWN | tuned("wiki/accuracy"),
+        OWN | with_row("wiki/accuracy"),
         OWN | better(measure="loss_spikes") | {"metrics": METRICS | {"loss": MIN}},
         TRAINED | {"score": ["shapes/5_shot", "shapes_retrieval/i2t_r5"]},  # of its benchmark
         COMPARED | better(),
         COMPARED | claiming(measure="loss"),
     ],
-    ids=range(12),
+    ids=range(15),
 )
 def test_what_is_declared_is_accepted(written):
     check(plan(StudySpec.parse(copy.deepcopy(written))), recorded=lambda: pytest.fail("not needed"))

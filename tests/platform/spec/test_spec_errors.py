@@ -199,6 +199,9 @@ reports:
 => 11: reports.7.notes
 {runs: {a: {}}, figure: wide} => 1: figure: must be a mapping
 {runs: {a: {}}, reports: [table: {rows: [jiont, a]}]} => 1: reports.0.rows.0: no run 'jiont'
+{runs: {a: {}}, reports: [table: {rows: [best, a], best: {best: {of: [b, a], by: loss}}}]}
+=> 1: reports.0.best.best.of.0: no run 'b'
+{runs: {a: {}}, reports: [curves: {best: {best: {of: a}}}]} => 1: reports.0.best.best.by: is missing
 """,
 }
 

@@ -67,7 +67,7 @@ def test_every_key_is_documented():
         ("axes.0.grid.selection.filtering_ratio", "selection.filtering_ratio", 1, "number >= 0, < 1"),
         ("selection.reference", "selection.reference", 1, "name of a run or null"),
         ("runs.joint.needs", "runs.<run>.needs", 1, None),
-        ("claims.of", "claims.<n>.of", 4, None),
+        ("claims.of", "claims.<n>.of", 6, None),
         ("claims.3.of.minus", "claims.<n>.of.minus", 1, None),
         ("reports.curves.runs", "reports.curves.runs", 1, "list[string]"),
         ("metrics.wiki/perplexity.scale", "metrics.<name>.scale", 1, "linear or log"),

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ..results import Snapshot, opens_store
-from .family import MOST_SEEDS, Family
+from .family import MOST_SEEDS, USUAL_SEEDS, Family
 from .part import Part
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ def is_score(measure: str) -> bool:
     return measure in (SCORE, AT_FLOPS, AT_SECONDS) or AFTER.fullmatch(measure) is not None
 
 
+BOTH = (
+    "The best of several values is too good by chance: choose by one metric, such as a validation loss, and "
+    "report another"
+)
+"""Why a metric can't both choose the best run and be reported."""
+
+
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if repeated := [name for i, name in enumerate(names) if name in names[:i]]:
         raise ValueError(f"duplicate run {repeated[0]!r}: give each run once")
@@ -62,15 +69,20 @@ class Side(Part):
     """One side of a claim: the mean over some runs, optionally minus the mean over other runs.
 
     In a spec, a side is a name, a list of names, or a mapping: `{of: small, minus: large}` is a difference
-    between runs; `{of: small, measure: loss}` replaces the measure of the claim.
+    between runs; `{of: small, measure: loss}` replaces the measure of the claim;
+    `{best: small, by: dev/loss}` is one run in each seed, the one with the best value of a metric.
 
     Attributes:
         of: Labels or names of runs. The name of a run selects all its points.
+        best: Labels or names of runs, in place of `of`. In each seed, the best of them by `by` counts.
+        by: The metric that chooses the best run; its goal defines "best".
         minus: Labels or names of the runs whose mean is subtracted.
         measure: The measure of this side; the claim's `measure` by default.
     """
 
-    of: _Names
+    of: _Names = ()
+    best: _Names = ()
+    by: _Text = ""
     minus: Annotated[_Names, Field(min_length=0)] = ()
     measure: _Text | Literal[""] = ""
 
@@ -79,21 +91,40 @@ class Side(Part):
     def _expand(cls, data: Any) -> Any:
         return data if isinstance(data, Side | Mapping) else {"of": data}
 
+    @model_validator(mode="after")
+    def _check(self) -> Side:
+        if bool(self.of) == bool(self.best):
+            raise ValueError("must have exactly one of `of` and `best`")
+        if bool(self.best) != bool(self.by):
+            raise ValueError("`best` and `by` belong together: {best: RUN, by: METRIC}")
+        if is_score(self.by):
+            raise ValueError(f"`by: {self.by}` is a score: choose by one metric, such as a validation loss")
+        return self
+
     @model_serializer
     def _shorten(self) -> Any:
         def short(names: tuple[str, ...]) -> str | list[str]:
             return names[0] if len(names) == 1 else list(names)
 
-        options: dict[str, Any] = {"minus": short(self.minus)} if self.minus else {}
+        options: dict[str, Any] = {"by": self.by} if self.by else {}
+        options |= {"minus": short(self.minus)} if self.minus else {}
         options |= {"measure": self.measure} if self.measure else {}
-        return {"of": short(self.of), **options} if options else short(self.of)
+        return (
+            {"best" if self.best else "of": short(self.of or self.best), **options}
+            if options
+            else short(self.of)
+        )
 
     def named(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield each name on this side, preceded by its path in the spec, relative to the side."""
-        is_short = not self.minus and not self.measure
-        for key, names in (("of", self.of), ("minus", self.minus)):
+        is_short = not (self.best or self.minus or self.measure)
+        for key, names in (("of", self.of), ("best", self.best), ("minus", self.minus)):
             for i, name in enumerate(names):
                 yield (() if is_short else (key,)) + ((str(i),) if len(names) > 1 else ()), name
+
+    def best_run(self, shown: Mapping[str, str]) -> str:
+        """Describe the run that counts in each seed, with the display names of runs and labels."""
+        return f"best {', '.join(shown.get(name, name) for name in self.best)} by {self.by}"
 
     def text(self, shown: Mapping[str, str]) -> str:
         """Write the side, with the display names of runs and labels."""
@@ -101,6 +132,7 @@ class Side(Part):
             "mean of " * (len(names) > 1) + ", ".join(shown.get(name, name) for name in names)
             for names in (self.of, self.minus)
         )
+        of = of or self.best_run(shown)
         side = f"({of}) − ({minus})" if minus else of
         return f"{side} ({self.measure})" if self.measure else side
 
@@ -144,6 +176,9 @@ class Claim(Part):
             raise ValueError(f"must have exactly one of {', '.join(COMPARISONS)}, not {names}")
         if self.of == self.other:
             raise ValueError(f"{given[0]} equals `of`: name another run or another measure")
+        for key, side, measure in zip(("of", given[0]), self.sides, self.measures, strict=True):
+            if side.by == measure:
+                raise ValueError(f"{key}: {side.by} chooses the best run and is also the measure. {BOTH}")
         if self.near is not None and self.within is None:
             raise ValueError("within is missing: near requires a tolerance (0.02 means two points)")
         return self
@@ -160,9 +195,19 @@ class Claim(Part):
         return side
 
     @property
+    def sides(self) -> tuple[Side, Side]:
+        """Both sides: `of` and `other`."""
+        return self.of, self.other
+
+    @property
     def measures(self) -> tuple[str, str]:
         """The measures of both sides."""
         return self.of.measure or self.measure, self.other.measure or self.measure
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The measures of both sides, and the metrics that choose the best runs."""
+        return *self.measures, *(side.by for side in self.sides if side.by)
 
     @property
     def unit(self) -> str:
@@ -208,7 +253,7 @@ class Until(Part):
 
     until: Literal["decided"]
     at_least: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 3
-    at_most: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 24
+    at_most: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = USUAL_SEEDS
     budget: Budget | None = None
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from ..frames import DIVERGED, LOST, in_words
 from ..intervals import half_widths, moments
 from ..metrics import Metric
 from ..names import Names, names_in
+from .best import refusal, stand_ins
 from .claim import Claim, Study
 from .evidence import Relation, Sample
 from .forecast import NO_FORECAST
@@ -34,7 +35,9 @@ class Contrast:
 
     Attributes:
         study: The study, which defines display names and the scale.
-        runs: Label and seed → the run: state, fingerprint, and retracted (why its results are wrong).
+        runs: Label and seed → the run: label, state, fingerprint, and retracted (why its results are wrong).
+        members: Labels of all runs that the seeds need, also of those that are not chosen.
+        chosen: Name of a side and seed → label of the best run, which the name represents.
         planned: The seeds that both sides have in the study.
         completed: The planned seeds whose runs have all completed.
         seeds: The seeds that count, in order.
@@ -52,6 +55,8 @@ class Contrast:
     claim: Claim
     names: Names
     runs: Mapping[Place, Any]
+    members: Sequence[str]
+    chosen: Mapping[Place, str]
     planned: Sequence[int]
     completed: Sequence[int]
     seeds: Sequence[int]
@@ -77,12 +82,15 @@ class Contrast:
         """Judge the claim by its differences."""
         evidence = judging.evidence(sample)
         if self.unclear:
-            evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST, needed=None)
+            evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST)
         if not self.completed:
             evidence = replace(evidence, verdict="not run")
         seeds, differences = self.seeds[: evidence.seeds], self.differences[: evidence.seeds]
         mean, std = moments(differences) if differences else (math.nan, math.nan)
         half = float(half_widths([std], [len(differences)])[0])
+        picked: dict[str, list[str]] = {}
+        for (side, seed), label in self.chosen.items():
+            picked.setdefault(side, []).extend([self.names.shown[label]] * (seed in seeds))
         gaps = [*self.gaps, "one seed has no interval" if len(seeds) == 1 else ""]
         return Judged(
             experiment=self.experiment,
@@ -97,7 +105,8 @@ class Contrast:
             planned=len(self.planned),
             metric=self.metric,
             parts=self._parts(seeds),
-            labels=tuple(self.labels),
+            labels=tuple(self.members),
+            chosen="; ".join(in_words(labels, len(seeds)) for labels in picked.values() if labels),
             shown=self.names.shown,
             gap=next(filter(None, gaps), ""),
             lost=self.describe_fates(seeds, len(seeds if judging.until else self.planned)),
@@ -109,7 +118,7 @@ class Contrast:
 
         parts = [
             {
-                "experiment": self.experiment, "label": label, "seed": seed,
+                "experiment": self.experiment, "label": self.runs[label, seed].label, "seed": seed,
                 "fingerprint": self.runs[label, seed].fingerprint,
                 "value": outcome if math.isfinite(outcome) else math.nan,
                 "weight": weight, "difference": weight * outcome,
@@ -148,20 +157,31 @@ def contrast_of(
             why the results are wrong; empty if they aren't).
     """
     names = names_in(study.spec, runs)
+    tuned = {side: side.best_run(names.shown) for side in claim.sides if side.by}
+    best = {name: (side.by, _labels(names, side.best)) for side, name in tuned.items()}
     sides = [
-        (measure, _labels(names, side.of), _labels(names, side.minus))
-        for side, measure in zip((claim.of, claim.other), claim.measures, strict=True)
+        (measure, [tuned[side]] if side in tuned else _labels(names, side.of), _labels(names, side.minus))
+        for side, measure in zip(claim.sides, claim.measures, strict=True)
     ]
     weights = _weights(sides)
     labels = list(dict.fromkeys(label for _, label in weights))
-    unknown = [name for side in (claim.of, claim.other) for _, name in side.named() if not names.meant(name)]
-    rows: Iterable[Any] = runs[runs["label"].isin(labels)].itertuples()
+    terms = [(name, each) for name, label in weights for each in best.get(label, ("", [label]))[1]]
+    members = list(dict.fromkeys(label for _, label in terms))
+    unknown = [name for side in claim.sides for _, name in side.named() if not names.meant(name)]
+    rows: Iterable[Any] = runs[runs["label"].isin(members)].itertuples()
     compared = {(run.label, run.seed): run for run in rows}
+    # A canceled run resumes with the next launch, so tests after every seed wait for it.
+    final = {"COMPLETED", *LOST} - ({"CANCELLED"} if study.until is not None else set())
+    states = {place: run.state for place, run in compared.items()}
+    chosen, refused = {}, ""
+    for name, (by, candidates) in best.items():
+        refused = refused or refusal(by, claim.measures, measures)
+        for seed, label, is_best in stand_ins(measures, states, candidates, by, final):
+            compared[name, seed] = compared[label, seed]
+            chosen |= {(name, seed): label} if is_best else {}
     all_seeds = {seed for _, seed in compared if not unknown}
     planned = sorted(seed for seed in all_seeds if all((label, seed) in compared for label in labels))
     reasons = {run.retracted: None for run in compared.values() if run.retracted and run.seed in planned}
-    # A canceled run resumes with the next launch, so tests after every seed wait for it.
-    final = {"COMPLETED", *LOST} - ({"CANCELLED"} if study.until is not None else set())
     completed, ended = (
         [
             seed
@@ -170,8 +190,12 @@ def contrast_of(
         ]
         for states in ({"COMPLETED"}, final)
     )
-    values = measures.values(weights, completed)
-    seeds = ended if weights.keys() <= {(measure, label) for measure, label, _ in values} else []
+    values = measures.values(terms, completed)
+    for (name, seed), label in chosen.items():
+        pairs = [((term, name, seed), (term, label, seed)) for term in claim.measures]
+        values |= {place: values[of_run] for place, of_run in pairs if of_run in values}
+    known = {(measure, label) for measure, label, _ in values}
+    seeds = ended if not refused and weights.keys() <= known else []
     if study.until is not None:  # looks are in the order of the seeds, without gaps
         seeds = [seed for place, seed in enumerate(seeds) if seed == place]
 
@@ -197,6 +221,8 @@ def contrast_of(
         claim=claim,
         names=names,
         runs=compared,
+        members=members,
+        chosen=chosen,
         planned=planned,
         completed=completed,
         seeds=seeds,
@@ -204,17 +230,18 @@ def contrast_of(
         values=values,
         relation=relation,
         metric=metric,
-        unclear=unclear,
+        unclear=refused or unclear,
         differences=[value(*sides[0], seed) - value(*sides[1], seed) for seed in seeds],
     )
+    unchosen = {name: by for name, (by, _) in best.items() if name not in {side for side, _ in chosen}}
     gaps = [
         "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
-        unclear,
+        refused or unclear,
         f"unknown run: {', '.join(unknown)}" if unknown else "",
         "" if planned else "the runs have no seed in common",
         contrast.describe_fates([seed for seed in planned if seed not in completed], len(planned)),
         *(
-            measures.missing(measure, names.shown[label])
+            measures.missing(unchosen.get(label, measure), names.shown[label])
             for measure, label in weights
             if any((measure, label, seed) not in values for seed in completed)
         ),

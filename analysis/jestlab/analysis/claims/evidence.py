@@ -21,9 +21,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ..intervals import half_widths, moments, tail
-from .family import TestName
+from .family import USUAL_SEEDS, TestName
 from .forecast import NO_FORECAST, Forecast, ended, futures
-from .power import needed
 from .sign_test import SIGN
 from .signed_rank import SIGNED_RANK
 
@@ -58,8 +57,6 @@ class Evidence:
         low: Lower bound of the mean (t-test) or of the median at the given level; infinite or NaN with too
             few seeds. `high` is the upper bound.
         forecast: The expected course of a test after every seed, if it is undecided; else `NO_FORECAST`.
-        needed: Number of seeds that would have a 50% chance to decide a claim that one look left undecided;
-            more than `MOST_SEEDS` if that many are too few; None for other claims, or if unknown.
     """
 
     verdict: Verdict
@@ -69,7 +66,6 @@ class Evidence:
     low: float = math.nan
     high: float = math.nan
     forecast: Forecast = NO_FORECAST
-    needed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,13 +127,13 @@ class Sample:
         evidence = Evidence(verdict, n, float(p_values[n - 1]) if n else 1.0, agree, low, high)
         if verdict != "undecided":
             return evidence
-        if self.at_most is None:
-            return replace(evidence, needed=self._needed(level))
-        return replace(evidence, forecast=self.forecast(level if outlook is None else outlook))
+        test = self if self.at_most else replace(self, at_most=min(USUAL_SEEDS, self._count_test.last))
+        return replace(evidence, forecast=test.forecast(level if outlook is None else outlook))
 
     def forecast(self, level: float) -> Forecast:
         """Predict when the claim is decided at a level."""
-        return ended(self._future, level, len(self.values))
+        n = len(self.values)
+        return ended(self._future, level, n) if n <= (self.at_most or 0) else NO_FORECAST
 
     @property
     def _count_test(self) -> CountTest:
@@ -195,16 +191,6 @@ class Sample:
         mean, std = moments(self.differences) if n else (math.nan, math.nan)
         half = float(half_widths([std], [n], 1 - 2 * level)[0])
         return mean - half, mean + half
-
-    def _needed(self, level: float) -> int | None:
-        """Return the number of seeds with which one look probably decides the claim; None if unknown."""
-        n = len(self.values)
-        if not self._is_student or n < 2:
-            return None
-        mean, std = moments(self.differences)
-        shift = {"above": mean, "below": -mean, "near": -abs(mean)}[self.relation]
-        is_far = self.relation == "near" and shift < -self.within
-        return needed(abs(shift + self.within), std, n, level / 2 if is_far else level)
 
 
 def planned(effect: float, level: float, at_most: int, test: TestName | None) -> Forecast:

@@ -16,12 +16,15 @@ MANY = 10
 TestName = Literal["sign", "signed_rank"]
 """The test after every seed: the sign test or Wilcoxon's signed-rank test."""
 
+MOST_SEEDS = 100
+"""The maximum number of seeds that a study may add until its claims are decided."""
+
+USUAL_SEEDS = 24
+"""The default of this number."""
+
 _Rate = Annotated[float, Field(gt=0, lt=0.5)]
 
 _DEFAULT = 0.05
-
-MOST_SEEDS = 100
-"""The maximum number of seeds that a study may add until its claims are decided."""
 
 
 class Family(Part):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..metrics import Metric
 from .claim import Claim, Until
 from .evidence import VERDICTS, Evidence, Relation, Sample, Verdict, agreeing
-from .family import MOST_SEEDS, Family
+from .family import USUAL_SEEDS, Family
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +57,8 @@ class Judging:
 
     @property
     def most(self) -> int:
-        """Maximum number of seeds; 0 if their number is fixed."""
-        return min(self.until.at_most, self.family.most_seeds) if self.until else 0
+        """Maximum number of seeds with a look after every seed."""
+        return min(self.until.at_most if self.until else USUAL_SEEDS, self.family.most_seeds)
 
     def sample(self, differences: Sequence[float], relation: Relation, within: float) -> Sample:
         """Return the differences of a claim, one for each seed in the order of the seeds, with their test."""
@@ -85,6 +85,7 @@ class Judged:
         parts: One row for each run and measure: experiment, label, seed, fingerprint, value (of the
             measure), weight, difference (weight × value; the sum over a seed's rows is its difference).
         shown: Label or run → display name.
+        chosen: How often each label was chosen as the best: "lr=0.1 in 4 of 5, lr=1 in 1 of 5 seeds".
         gap: One clause about missing results; empty if nothing is missing.
         lost: The seeds in which runs diverged or failed: "joint diverged in 2 of 5 seeds".
         spent: Whether the budget of the study is spent.
@@ -106,6 +107,7 @@ class Judged:
     parts: pd.DataFrame
     labels: tuple[str, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
+    chosen: str = ""
     gap: str = ""
     lost: str = ""
     spent: bool = False
@@ -164,17 +166,12 @@ class Judged:
 
     @property
     def _outlook(self) -> str:
-        """The chance that more seeds decide an undecided claim, in words; empty if it is unknown."""
-        needed, until = self.evidence.needed, self.judging.until
-        if needed is not None and needed > MOST_SEEDS:
-            return f"even {MOST_SEEDS} seeds have less than a 50% chance to decide it"
-        if needed is not None:
-            return f"about {needed} seeds have a 50% chance to decide it"
-        if until is None or not self.is_open:
+        """The chance that more seeds decide an undecided claim, in words; empty if no more are possible."""
+        is_fixed, most = self.judging.until is None, self.judging.most
+        if self.seeds >= most or not (is_fixed or self.is_open):
             return ""
-        return (
-            f"the chance of a decision by {self.judging.most} seeds is {self.evidence.forecast.decided:.0%}"
-        )
+        how = ", with --decide," if is_fixed else ""
+        return f"the chance of a decision by {most} seeds{how} is {self.evidence.forecast.decided:.0%}"
 
     @property
     def is_decided(self) -> bool:
@@ -190,17 +187,10 @@ class Judged:
         return self.evidence.forecast.decided < FUTILE
 
     @property
-    def holds_at_one_look(self) -> bool:
-        """Whether the claim would hold in a study that has exactly these seeds."""
-        differences = self.parts.groupby("seed")["difference"].apply(math.fsum)
-        once = replace(self.judging, until=None)
-        sample = once.sample([*differences], self.relation, self.claim.within or 0.0)
-        return once.evidence(sample).verdict == "holds"
-
-    @property
     def is_open(self) -> bool:
         """Whether the study adds seeds for this claim if its budget allows."""
-        return self.seeds < self.judging.most and not (self.is_decided or self.is_futile)
+        has_more = self.judging.until is not None and self.seeds < self.judging.most
+        return has_more and not (self.is_decided or self.is_futile)
 
     @property
     def stopped(self) -> str:

@@ -60,7 +60,7 @@ class Measures:
         if len(runs):
             with suppress(NotYet):  # training metrics may exist before the first evaluation
                 frames = store.frames(experiment)
-        names = {measure for claim in study.claims for measure in claim.measures if not is_score(measure)}
+        names = {name for claim in study.claims for name in claim.metrics if not is_score(name)}
         logged = {_LOSS if name == SPIKES else name for name in names}
         logged -= {*frames.evaluated} if frames else set()
         metrics = store.metrics(experiment, sorted(logged))

@@ -1,8 +1,9 @@
 """Choose the next seeds of a study that adds seeds until its claims are decided.
 
-A round adds seeds to open claims, half of those up to their earliest possible decision, so that futile claims
-are noticed early. No claim gets more seeds than the earliest possible decision of any claim takes, so clear
-claims are decided before unclear ones take more seeds. A run that several claims use is counted once.
+A round adds seeds to open claims, up to their earliest possible decision. Claims that will probably not be
+decided get half of these seeds, so that futile claims are noticed early. No claim gets more seeds than the
+earliest possible decision of any claim takes, so clear claims are decided before unclear ones take more
+seeds. A run that several claims use is counted once.
 
 The next round depends only on the results in the store. A launch that was killed, or a second launch,
 continues with the same runs.
@@ -108,9 +109,12 @@ def next_round(judged: Sequence[Judged], hours: Hours) -> Round:
 
 
 def _target(claim: Judged, most_seeds: int) -> int:
-    """Return the number of seeds after the round: half of the way to the earliest possible decision."""
-    half = claim.seeds + max(1, (_earliest(claim) - claim.seeds) // 2)
-    return min(half if claim.seeds >= _at_least(claim) else _at_least(claim), most_seeds)
+    """Return the number of seeds after the round: up to the earliest possible decision, or half as many."""
+    if claim.seeds < _at_least(claim):
+        return min(_at_least(claim), most_seeds)
+    more = _earliest(claim) - claim.seeds
+    is_likely = claim.evidence.forecast.decided > 0.5
+    return min(claim.seeds + (more if is_likely else max(1, more // 2)), most_seeds)
 
 
 def _promise(claim: Judged, most_seeds: int, hours: Hours) -> float:

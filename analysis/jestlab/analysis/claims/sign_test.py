@@ -17,12 +17,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .count_test import SPENDING, TINY, CountTest
-from .family import MOST_SEEDS
+from .family import MOST_SEEDS, USUAL_SEEDS
 
 if TYPE_CHECKING:
     from .count_test import Floats
 
-_USUAL = 24  # seeds
 _LATER = 4.0  # factor of the evidence of more seeds
 
 
@@ -48,7 +47,7 @@ def all_looks() -> Floats:
     evidence = np.full((MOST_SEEDS + 1, MOST_SEEDS + 1), np.inf)
     for n in range(1, MOST_SEEDS + 1):
         less = (n + 1) // 2
-        evidence[n, :less] = n**SPENDING * one_look(n)[:less] * (_LATER if n > _USUAL else 1.0)
+        evidence[n, :less] = n**SPENDING * one_look(n)[:less] * (_LATER if n > USUAL_SEEDS else 1.0)
     is_look = np.isfinite(evidence)
     limits, places = np.unique(evidence[is_look], return_inverse=True)
     # For each limit, the probability of each k that hasn't reached it.

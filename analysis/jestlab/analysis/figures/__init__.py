@@ -22,6 +22,7 @@ from ..errors import NotYet, RequestError
 from ..frames import Frames
 from ..results import Snapshot, opened
 from ..sheet import PLAIN, Sheet
+from ..tuned import with_best
 from .against import PRESETS, Axis, against, against_reference
 from .composition import composition
 from .custom import custom_plot
@@ -120,8 +121,8 @@ def draw(
         experiment: Name of the experiment; empty for published methods only.
         sheet: Options of the printed figure, which override those of the study's spec.
         own: Imports the code of custom figures; None if it must not be executed.
-        options: Options of a report; each kind uses those that apply to it. `runs` and `score` apply to all;
-            `pictures` reads selected examples from a lab.
+        options: Options of a report; each kind uses those that apply to it. `runs`, `score`, and `best`
+            apply to all; `pictures` reads selected examples from a lab.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that doesn't exist.
@@ -137,8 +138,10 @@ def draw(
             if not experiment:
                 return None
             results = opened_store.frames(experiment)
-            results = results.only(options["runs"]) if options.get("runs") else results
-            return results.scored_by(options["score"]) if options.get("score") else results
+            results = results.scored_by(options["score"]) if options.get("score") else results
+            kept = [*options.get("runs", ()), *options.get("highlight", ()), options.get("baseline")]
+            results = with_best(opened_store, results, options.get("best", {}), kept)
+            return results.only(options["runs"]) if options.get("runs") else results
 
         if kind in KINDS:
             sources: dict[str, Callable[[], Any]] = {

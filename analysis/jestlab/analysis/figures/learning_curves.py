@@ -194,6 +194,7 @@ def recorded(
     """
     of_training = [name for name in names if name not in frames.evaluated]
     logged = store.metrics(frames.experiment, [*of_training, "examples_seen"] if of_training else [])
+    logged = frames.with_chosen(logged)
     missing = [name for name in of_training if name not in set(logged["name"])]
     if missing:
         others = sorted(map(str, store.select(_RECORDED, experiment=frames.experiment)["name"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -306,10 +306,12 @@ def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
     return [f"Not shown (no seed has completed): {', '.join(missing)}."] if missing else []
 
 
-def about_lost(frames: Frames, labels: Iterable[str]) -> list[str]:
-    """Name the labels that lost seeds, and note that their means are over the other seeds."""
+def about_lost(frames: Frames, labels: Collection[str]) -> list[str]:
+    """Describe the labels that stand for the best of others, and those that lost seeds."""
+    best = [f"{label}: {frames.about[label]}." for label in labels if label in frames.about]
     lost = [f"{frames.shown[label]} {frames.lost[label]}." for label in labels if label in frames.lost]
-    return [*lost, "Means are over the seeds that remain; such curves are finely dotted."] if lost else []
+    lost += ["Means are over the seeds that remain; such curves are finely dotted."] * bool(lost)
+    return [*best, *lost]
 
 
 def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:

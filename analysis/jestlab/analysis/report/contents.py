@@ -96,7 +96,7 @@ def read_answer(store: Snapshot, experiment: str) -> Answer:
 
 # ---- a study
 
-_TABLE_OPTIONS = {"baseline", "scope", "score", "options"}
+_TABLE_OPTIONS = {"baseline", "scope", "score", "best", "options"}
 
 
 @dataclass
@@ -201,7 +201,9 @@ class _Contents:
             if name == "claims" and self.history.spec.get("claims"):  # the page has a list of them
                 continue
             try:
-                if frames and "baseline" in options:
+                if frames and "best" in options:  # which may add the baseline, or replace that of the page
+                    options.setdefault("baseline", None)
+                elif frames and "baseline" in options:
                     options["baseline"] = frames.baseline(options["baseline"])
                 elif (
                     frames and "runs" in options and self.baseline not in frames.only(options["runs"]).labels
@@ -334,12 +336,12 @@ def _options_in_words(report: Mapping[str, Any]) -> str:
     """Describe the options that a report sets, as a heading: "baseline uniform, trajectories"."""
     words = []
     for key, value in {**report, **(report.get("options") or {})}.items():
-        if key in ("kind", "name", "figure", "options") or value in (None, [], ()):
+        if key in ("kind", "name", "figure", "options") or value in (None, [], (), {}):
             continue
         if isinstance(value, bool):
             words.append(key if value else f"no {key}")
         else:
-            words.append(f"{key} {' + '.join(map(str, value)) if isinstance(value, list) else value}")
+            words.append(f"{key} {' + '.join(map(str, value)) if isinstance(value, list | dict) else value}")
     return ", ".join(words)
 
 

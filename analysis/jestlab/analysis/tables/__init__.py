@@ -14,6 +14,7 @@ from ..errors import RequestError
 from ..frames import Frames
 from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
+from ..tuned import BestOf, with_best
 from ..units import near, some
 from .claims import claims_table
 from .core import Table
@@ -55,6 +56,7 @@ def table(
     scope: Scope = "scoring",
     with_published: bool = True,
     score: Sequence[str] | None = None,
+    best: Mapping[str, BestOf] | None = None,
     options: Mapping[str, Any] | None = None,
     own: Loader | None = None,
     shape: Shape = _WHOLE_TABLE,
@@ -70,6 +72,7 @@ def table(
         scope: What counts as FLOPs. Claims ignore it: they use the scope of their study.
         with_published: Whether the paper's tables also show published rows.
         score: Evaluations whose mean is the score; None for the study's own score. Not for claims.
+        best: Rows of the best runs, which replace these runs: see `tuned.with_best`. Not for claims.
         options: Arguments of custom code, or of the scaling laws.
         own: Function that imports custom code; None if custom code may not be executed.
         shape: What to show of the table.
@@ -83,9 +86,10 @@ def table(
 
     def results_of(study: str) -> Frames:
         frames = store.frames(study)
+        frames = frames.scored_by(score) if score else frames
+        frames = with_best(store, frames, best or {}, [*shape.named(frames), baseline])
         used.append(frames)
-        frames = shape.of_results(frames, baseline)
-        return frames.scored_by(score) if score else frames
+        return shape.of_results(frames, baseline)
 
     is_custom = name not in NAMES and (own is not None or ":" in name)
     needs_one = is_custom or name in (*_OF_ONE_EXPERIMENT, "scaling")
@@ -98,8 +102,8 @@ def table(
         access = Results(store, studies[0], lambda: results_of(studies[0]), baseline, scope)
         result = custom_table(code, access, options or {})
     elif name == "claims":
-        if baseline is not None or score:
-            raise RequestError("each claim names the runs that it compares: leave out baseline and score")
+        if baseline is not None or score or best:
+            raise RequestError("each claim names what it compares: leave out baseline, score, and best")
         result = _claims(store, studies, shape.digits)
     elif name == "scaling":
         from .scaling import scaling_table  # imports NumPy and the figures, which import tables

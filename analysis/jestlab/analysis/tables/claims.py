@@ -39,6 +39,7 @@ _FIELDS = {
     "seeds": "seeds",
     "seeds_planned": "planned",
     "stopped": "stopped",
+    "chosen": "chosen",
     "exploratory": "exploratory",
     "reason": "reason",
     "unit": "metric.unit",
@@ -48,6 +49,7 @@ _FIELDS = {
 
 _CHANCE = "one-sided p-value of the verdict, corrected for the number of claims in the family"
 _AGREE = "seeds whose difference agrees with the claim"
+_CHOSEN = "seeds in which each run is the best by the metric that chooses; only the value of that run counts"
 _SEEDS = "seeds in which all runs of both sides have ended, of the planned ones"
 
 
@@ -61,10 +63,10 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     Returns:
         A table whose frame has study, statement, source, verdict, scale, claim (the comparison in words),
         measure (name of the difference), within, difference, low, high (in the measure's own unit), bound_low
-        and bound_high (the interval that decides the claim; NaN if infinite), chance (p-value, corrected
-        for the number of claims),
-        agree (number of seeds that agree), seeds, seeds_planned, stopped (why no more seeds are run),
-        registered, exploratory (changes since the registration), reason, and unit and digits of the measure.
+        and bound_high (the interval that decides the claim; NaN if infinite), chance (p-value, corrected for
+        the number of claims), agree (number of seeds that agree), seeds, seeds_planned, stopped (why no more
+        seeds are run), chosen (how often each run was the best), registered, exploratory (changes since the
+        registration), reason, and unit and digits of the measure.
     """
     import pandas as pd
 
@@ -114,10 +116,12 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         column("agree", "agree", 55, agree, align="right", formula=_AGREE),
         Column("seeds", "n", show.seeds, importance=30, formula=_SEEDS),
         column("stopped", "stopped", 35),
+        column("chosen", "chosen", 25, formula=_CHOSEN),
         column("registered", "registered", 45, _registered),
         column("reason", "why not", 20),
     ]
-    shown = {"study": by_study, "stopped": any(until), "registered": frame["registered"].any()}
+    shown = {"study": by_study, "stopped": any(until)}
+    shown |= {name: any(frame[name]) for name in ("registered", "chosen")}
     parts = [each.parts.assign(row=row) for row, each in zip(rows, judged, strict=True)]
     return Table(
         name=f"{name} claims",

@@ -118,7 +118,7 @@ class Finals:
 
     @property
     def gaps(self) -> list[str]:
-        """A note for each label that is a reference, has runs that didn't complete, or lacks scores."""
+        """A note for each label that is a reference or the best of others, or lacks runs or scores."""
         frames, shown = self.frames, self.frames.shown
         missing = self.runs[frames.averaged].isna().groupby(self.runs["label"]).any().to_dict("index")
         incomplete = frames.runs[~frames.runs["state"].isin(["COMPLETED", *LOST])]
@@ -128,7 +128,10 @@ class Finals:
         notes = []
         for label in frames.labels:
             texts = ["a reference that other runs depend on; not ranked"] * (label in apart)
-            texts += [*filter(None, [frames.lost.get(label)]), *states.get(label, [])]
+            texts += [
+                *filter(None, [frames.about.get(label), frames.lost.get(label)]),
+                *states.get(label, []),
+            ]
             if DIVERGED in frames.fates[label]:
                 texts.append("not ranked")
             elif lacking := [str(name) for name, is_missing in missing.get(label, {}).items() if is_missing]:
@@ -153,6 +156,7 @@ class Finals:
         """
         frames, shown = self.frames, self.frames.shown
         parts = self.runs if parts is None else parts
+        places = zip(parts["label"], parts["seed"], strict=True)
         run = Column("run", "run", lambda row: shown[row["label"]], align="left", importance=ESSENTIAL)
         return Table(
             name=f"{frames.experiment} {kind}",
@@ -161,7 +165,11 @@ class Finals:
             columns=(run, *(column for column in columns if column.importance)),
             own_notes=(*filter(None, notes), *self.gaps),
             hidden=tuple(column for column in columns if not column.importance),
-            parts=parts.assign(row=parts["label"], experiment=frames.experiment),
+            parts=parts.assign(
+                row=parts["label"],
+                experiment=frames.experiment,
+                label=[frames.chosen.get(place, place[0]) for place in places],
+            ),
             baselines={label: self.baseline for label in frames.labels if label != self.baseline},
             shown={label: shown[label] for label in frames.labels if shown[label] != label},
         )

@@ -44,11 +44,15 @@ class Shape:
         names = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in options.items() if key in names and value is not None})
 
+    def named(self, frames: Frames) -> list[str]:
+        """Return the rows that are names of runs."""
+        return [name for name in _split(self.rows, frames.names.known) if frames.names.meant(name)]
+
     def of_results(self, frames: Frames, baseline: str | None) -> Frames:
         """Set the digits, and keep only the shown runs and the baseline, so that notes are about these."""
         if self.digits is not None:
             frames = replace(frames, declared=replace(frames.declared, digits=self.digits))
-        names = [name for name in _split(self.rows, frames.names.known) if frames.names.meant(name)]
+        names = self.named(frames)
         return frames.only([*names, frames.baseline(baseline)]) if names else frames
 
     def applied(self, table: Table, own: Sequence[Frames] = ()) -> Table:

@@ -189,6 +189,9 @@ def scope_option(
 _FLAG_NAMES = {"options": "option"}
 """Option → name of its flag, if it differs: a repeatable flag is in the singular."""
 
+_EXAMPLES = {"options": "x=flops", "best": "tuned={of: RUN, by: METRIC}"}
+"""Option whose flag takes KEY=VALUE → an example."""
+
 
 def model_flags(*models: type[Options], exclude: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Any]:
     """Add a flag for each field of the models. The command receives the given flags as one `given: dict`.
@@ -206,8 +209,8 @@ def model_flags(*models: type[Options], exclude: Sequence[str] = ()) -> Callable
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             values = {name: _number(kwargs.pop(name), info) for name, info in fields.items()}
             given = {name: value for name, value in values.items() if value not in (None, ())}
-            if "options" in given:
-                given["options"] = _parse_options(given["options"])
+            for name in _EXAMPLES.keys() & given.keys():
+                given[name] = _parse_options(name, given[name])
             try:
                 return function(*args, given=given, **kwargs)
             except SpecError as error:
@@ -273,8 +276,8 @@ def _base_type(annotation: Any) -> Any:
     return members[0] if len(members) == 1 else str
 
 
-def _parse_options(texts: Sequence[str]) -> Mapping[str, Any]:
-    """Parse the values of `--option KEY=VALUE`, which are YAML."""
+def _parse_options(name: str, texts: Sequence[str]) -> Mapping[str, Any]:
+    """Parse the values of an option's flag, such as `--option KEY=VALUE`, which are YAML."""
     from jestlab.platform.spec.overrides import parse
 
     found: dict[str, Any] = {}
@@ -282,6 +285,7 @@ def _parse_options(texts: Sequence[str]) -> Mapping[str, Any]:
         try:
             path, value = parse(text)
         except SpecError:
-            raise UserError(f"--option {text!r}: expected KEY=VALUE, such as x=flops") from None
+            example = _EXAMPLES[name]
+            raise UserError(f"{_flag(name)} {text!r}: expected KEY=VALUE, such as {example}") from None
         found[".".join(path)] = value
     return found

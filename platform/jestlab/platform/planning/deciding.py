@@ -50,9 +50,7 @@ class ClaimsStatus:
         if self.next.left_out:
             parts.append(f"{len(self.next.left_out)} over budget")
         if self.next.claims:
-            early = sum(each.holds_at_one_look for each in self.next.claims)
-            why = f" ({early} would hold at a single look; looks after every seed need more seeds)"
-            parts.append(f"{len(self.next.claims)} open{why if early else ''}")
+            parts.append(f"{len(self.next.claims)} open")
         return ", ".join(parts)
 
 

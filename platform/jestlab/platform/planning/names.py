@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 from jestlab.analysis.claims import Claim, parse_claims
-from jestlab.analysis.claims.claim import SPIKES, is_score
+from jestlab.analysis.claims.claim import BOTH, SPIKES, is_score
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
 from jestlab.analysis.efforts import EFFORTS
-from jestlab.analysis.metrics import OF_PROGRAM, UNKNOWN, Goal, Metric, Metrics
+from jestlab.analysis.metrics import OF_PROGRAM, UNKNOWN, Goal, Metric, Metrics, lacks_goal
 from jestlab.analysis.units import near, some
 from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, UserError, dotted, nearest, within
@@ -36,8 +36,9 @@ def check(plan: Plan, recorded: Callable[[], Collection[str]] = tuple) -> None:
 
     Raises:
         SpecError: A metric of the score, a claim, or a report is neither declared nor recorded; the score's
-            metrics differ in goal or unit; a claim uses `better_than` for a metric without a goal; or no run
-            has a config key or column that a report uses.
+            metrics differ in goal or unit; a claim uses `better_than`, or chooses the best run, for a metric
+            without a goal; the metric that chooses is in the score; or no run has a config key or column that
+            a report uses.
     """
     recorded = cache(recorded)
     for part in plan.parts:
@@ -92,10 +93,25 @@ def metrics_used(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         for measure in dict.fromkeys(claim.measures):
             if not is_score(measure):
                 yield (*place, "measure"), _LOSS if measure == SPIKES else measure
+    yield from ((place, _LOSS if by == SPIKES else by) for place, by, _ in _choosing(spec))
     for place, report in _reports(spec):
         default = (_LOSS,) if report["kind"] == "optimizer_spikes" else ()
         for option, names in (("score", report.get("score")), ("metric", report.get("metric") or default)):
             yield from (((*place, option, str(i)), name) for i, name in enumerate(names or ()))
+
+
+def _choosing(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, Sequence[str] | None]]:
+    """Yield the metrics that choose the best run, each with its place and the score that is reported, if any.
+
+    An empty score is the study's own.
+    """
+    for place, claim in _claims(spec):
+        for key, side, measure in zip(("of", claim.comparison), claim.sides, claim.measures, strict=True):
+            if side.by:
+                yield (*place, key, "by"), side.by, () if is_score(measure) else None
+    for place, report in _reports(spec):
+        for row, choice in (report.get("best") or {}).items():
+            yield (*place, "best", row, "by"), choice["by"], report.get("score") or ()
 
 
 def _keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -136,6 +152,11 @@ def _check_scores(spec: Mapping[str, Any], declared: Metrics, goals: Sequence[Go
     names = own or (evaluations if shows_score or any(map(is_score, measures)) else [])
     shared = set(goals) - {None}
     score_goal = mean(names, ("score",)).goal if names else shared.pop() if len(shared) == 1 else None
+    for place, by, score in _choosing(spec):
+        if declared.of(by).goal is None and by != SPIKES:
+            raise SpecError(place, lacks_goal([by]))
+        if score is not None and by in (score or own or evaluations):
+            raise SpecError(place, f"{by} is part of the score, which is reported. {BOTH} as `score`")
     for place, claim in _claims(spec):
         for measure in claim.measures:
             goal = score_goal if is_score(measure) else declared.of(measure).goal

@@ -45,9 +45,10 @@ def _lines(store: Snapshot, experiment: str, spec: Mapping[str, Any]) -> Iterato
         return
     used = [(place[0], name) for place, name in metrics_used(spec) if "/" in name]
     sides = [
-        (measure, {name for _, name in side.named()})
+        (metric, {name for _, name in side.named()})
         for claim in parse_claims(spec.get("claims"))
-        for measure, side in zip(claim.measures, (claim.of, claim.other), strict=True)
+        for measure, side in zip(claim.measures, claim.sides, strict=True)
+        for metric in filter(None, (measure, side.by))
     ]
     named = dict.fromkeys([name for _, name in used] or Metrics.of_spec(spec, ()).names)
     reported = defaultdict[int, set[str]](set)

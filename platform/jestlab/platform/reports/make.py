@@ -119,6 +119,7 @@ def table_of(
 
     fields = ("baseline", "scope", "score", "shape", "options")
     given = {field: getattr(options, field) for field in fields} | shared
+    given["best"] = options.model_dump()["best"]
     with_published = options.published
     return tables.table(store, name or options.name, experiments, with_published=with_published, **given)
 

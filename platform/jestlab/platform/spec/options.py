@@ -65,6 +65,24 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class BestOf(Options):
+    """The best of several runs in each seed.
+
+    Attributes:
+        of: Runs or labels to choose from.
+        by: The metric that chooses; its goal defines "best". It can't be part of the score.
+    """
+
+    of: Annotated[Names, Field(min_length=1)]
+    by: Annotated[str, Field(pattern=r"\S")]
+
+
+Best = Annotated[
+    dict[str, BestOf],
+    option("New rows, such as tuned={of: RUN, by: METRIC}: the best run of each seed, in place of RUN."),
+]
+
+
 class _Comparison(Options):
     """Options of reports that compare runs."""
 
@@ -76,6 +94,7 @@ class _Comparison(Options):
 class _CostComparison(_Comparison):
     """Options of reports that compare runs by their costs as well."""
 
+    best: Best = {}
     scope: FlopsScope = "scoring"
 
 
@@ -98,6 +117,7 @@ class TableOptions(Options):
     )
     baseline: Baseline = None
     score: Score = ()
+    best: Best = {}
     scope: FlopsScope = "scoring"
     published: bool = option("Show published rows in the paper's tables.", True)
     columns: Names = option("Columns to show, in order: keys, headings, or scores, costs, factors.", ())
@@ -135,8 +155,8 @@ class TableOptions(Options):
     def _check(self) -> TableOptions:
         if self.options and self.name in TABLES and self.name != "scaling":
             raise ValueError(f"the table {self.name} is built in: leave out `options`")
-        if self.name == "claims" and self.score:
-            raise ValueError("claims have measures instead of a score: leave out `score`")
+        if self.name == "claims" and (self.score or self.best):
+            raise ValueError("claims name what they compare: leave out `score` and `best`")
         return self
 
 
@@ -173,10 +193,13 @@ class AgainstOptions(_Comparison, _Printed):
     split: str | None = option("Config key whose values are panels.")
 
 
-class ScalingOptions(_Comparison, _Printed):
+class ScalingOptions(_Printed):
     """Final scores over sizes, with a fitted power law for each line that is extrapolated."""
 
     kind: Literal["scaling"]
+    baseline: Baseline = None
+    runs: Runs = ()
+    score: Score = ()
     x: str = option("Config key of the size, or an effort: flops, examples_seen.", ...)
     by: Names = option("Config keys whose values are lines; default: a line for each run.", ())
     to: Annotated[float, Field(gt=1)] = option("Extrapolate to this many times the largest size.", 10.0)

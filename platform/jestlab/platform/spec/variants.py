@@ -87,7 +87,8 @@ def name_errors(
         if (first := names.meant(text)[0]) != each.label:
             problem = f"{each.label!r} is shown as {text!r}, which means {first!r}: give it another label"
             yield SpecError(("runs", each.name), problem)
-    known = {*names.known, *study.runs, *study.adopted}
+    best = [getattr(report, "best", {}) for report in study.reports]
+    known = {*names.known, *study.runs, *study.adopted}.union(*best)
     unknown_points = tuple(f"{name} " for name in (*wrong, *study.adopted))
     for path, name in _named_runs(study):
         if not name.startswith(unknown_points):
@@ -103,8 +104,10 @@ def _named_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
                 yield (*place, option), name
         for option, field in (("runs", "runs"), ("rows", "rows_of_runs")):
             yield from (((*place, option, str(i)), name) for i, name in enumerate(getattr(report, field, ())))
+        for row, choice in getattr(report, "best", {}).items():
+            yield from (((*place, "best", row, "of", str(i)), name) for i, name in enumerate(choice.of))
     for index, claim in enumerate(study.claims):
-        for key, side in (("of", claim.of), (claim.comparison, claim.other)):
+        for key, side in zip(("of", claim.comparison), claim.sides, strict=True):
             yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
 
 
