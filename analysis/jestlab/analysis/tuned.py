@@ -43,8 +43,8 @@ def with_best(
     if not best:
         return frames
     order = {label: float(place) for place, label in enumerate(frames.labels)}
-    runs = frames.runs[["label", "seed", "state"]].itertuples(index=False, name=None)
-    states = {(label, seed): state for label, seed, state in runs}
+    of_runs = frames.runs[["label", "seed", "state"]].itertuples(index=False, name=None)
+    states = {(label, seed): state for label, seed, state in of_runs}
     chosen: dict[tuple[str, int], str] = {}
     about, colors = {}, dict(frames.colors)
     without_scores, replaced = set(), set()

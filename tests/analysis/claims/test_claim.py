@@ -67,7 +67,7 @@ def test_the_best_run_is_written_with_the_metric_that_chooses_it():
         (Claim, CLAIM | {"of": TUNED | {"of": "b"}}, "of", "exactly one of `of` and `best`"),
         (Claim, CLAIM | {"of": {"best": "a"}}, "of", "{best: RUN, by: METRIC}"),
         (Claim, CLAIM | {"of": {"of": "a", "by": "m"}}, "of", "{best: RUN, by: METRIC}"),
-        (Claim, CLAIM | {"of": TUNED | {"by": "score_after_0.5"}}, "of", "score_after_0.5` is a score"),
+        (Claim, CLAIM | {"of": TUNED | {"by": "score_after_0.5"}}, "of", "a metric that is not a score"),
         (Claim, CLAIM | {"of": TUNED, "measure": "dev/loss"}, "", "of: dev/loss chooses .* by chance"),
         (Claim, CLAIM | {"above": TUNED | {"measure": "dev/loss"}}, "", "above: dev/loss chooses"),
     ],

@@ -95,10 +95,8 @@ class Side(Part):
     def _check(self) -> Side:
         if bool(self.of) == bool(self.best):
             raise ValueError("must have exactly one of `of` and `best`")
-        if bool(self.best) != bool(self.by):
-            raise ValueError("`best` and `by` belong together: {best: RUN, by: METRIC}")
-        if is_score(self.by):
-            raise ValueError(f"`by: {self.by}` is a score: choose by one metric, such as a validation loss")
+        if bool(self.best) != bool(self.by) or is_score(self.by):
+            raise ValueError("must be {best: RUN, by: METRIC}, with a metric that is not a score")
         return self
 
     @model_serializer
@@ -106,14 +104,11 @@ class Side(Part):
         def short(names: tuple[str, ...]) -> str | list[str]:
             return names[0] if len(names) == 1 else list(names)
 
-        options: dict[str, Any] = {"by": self.by} if self.by else {}
-        options |= {"minus": short(self.minus)} if self.minus else {}
+        options: dict[str, Any] = {"minus": short(self.minus)} if self.minus else {}
         options |= {"measure": self.measure} if self.measure else {}
-        return (
-            {"best" if self.best else "of": short(self.of or self.best), **options}
-            if options
-            else short(self.of)
-        )
+        if self.best:
+            return {"best": short(self.best), "by": self.by, **options}
+        return {"of": short(self.of), **options} if options else short(self.of)
 
     def named(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield each name on this side, preceded by its path in the spec, relative to the side."""

@@ -173,7 +173,8 @@ def contrast_of(
     # A canceled run resumes with the next launch, so tests after every seed wait for it.
     final = {"COMPLETED", *LOST} - ({"CANCELLED"} if study.until is not None else set())
     states = {place: run.state for place, run in compared.items()}
-    chosen, refused = {}, ""
+    chosen: dict[Place, str] = {}
+    refused = ""
     for name, (by, candidates) in best.items():
         refused = refused or refusal(by, claim.measures, measures)
         for seed, label, is_best in stand_ins(measures, states, candidates, by, final):

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from jestlab.models.weights.sources import Weights
 
 _IMPORTS = (
-    "jestlab.models.training.loop",
+    "jestlab.platform.programs.execution",
     "grain",
     "simplejpeg",
     "sentencepiece",
-    "scipy.linalg",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
     "sqlalchemy.dialects.sqlite",
 )
-"""Slow imports of programs that use JAX, which imports SciPy's when it loads a compiled program. PyArrow
-isn't included because it starts a thread."""
+"""Slow imports of programs that use JAX. PyArrow imports `pyarrow.dataset`, and so pandas, for filters."""
 
 
 Config = TypeVar("Config", TrainConfig, EmbedConfig, DiagnoseConfig)
@@ -202,7 +202,7 @@ WEIGHTS = _program(
     pricing.price_weights,
     complete=_complete_weights,
     collective=False,
-    imports=("jestlab.models.training.loop",),
+    imports=("jestlab.platform.programs.execution",),
 )
 """Imports public weights, to be used as a reference like a trained run."""
 

@@ -142,8 +142,24 @@ def test_a_server_that_stays_frozen_is_not_waited_for_for_ever(harness, monkeypa
     assert processes.is_running(started.handle) is True
 
 
-def test_what_our_programs_import_starts_no_thread():
+def test_what_our_programs_import_starts_no_thread_and_leaves_no_slow_import_to_the_fork():
     names = {name for program in programs.BUILTIN for name in programs.imports_of(program)}
-    assert "jestlab.models.training.loop" in names
-    code = f"import os, {', '.join(sorted(names))}; assert len(os.listdir('/proc/self/task')) == 1"
+    code = f"""
+import io, os, sys, {", ".join(sorted(names))}
+assert len(os.listdir("/proc/self/task")) == 1
+imported = set(sys.modules)
+import numpy
+import pyarrow
+import pyarrow.compute
+from pyarrow import parquet
+from jestlab.platform.programs import execution
+
+# What programs do to read the metadata of shards and to filter by them.
+file = io.BytesIO()
+parquet.write_table(pyarrow.table({{"key": ["a"]}}), file)
+table = parquet.ParquetFile(file).read(use_threads=False)
+table.take(pyarrow.array(numpy.arange(1))).filter(pyarrow.compute.field("key") == "a")
+late = set(sys.modules) - imported
+assert not [name for name in late if name.startswith(("pandas", "scipy", "pyarrow.dataset"))], late
+"""
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **ONE_THREAD})

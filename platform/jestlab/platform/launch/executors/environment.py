@@ -6,8 +6,10 @@ import os
 
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Variables that limit NumPy's libraries to one thread; they start their threads when they are imported."""
+_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+ONE_THREAD = {**dict.fromkeys(_POOLS, "1"), "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Variables with which imports start no threads: those of NumPy's libraries, and of PyArrow's allocator."""
 
 _PASSED_ON = (
     *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ"),
@@ -24,7 +26,7 @@ def threads_environment(threads: int, xla_flags: str = "") -> dict[str, str]:
     if threads == 1:
         xla_flags += " --xla_cpu_multi_thread_eigen=false"
     # NPROC is the size of XLA's thread pools.
-    return {**dict.fromkeys((*ONE_THREAD, "NPROC"), str(threads)), "XLA_FLAGS": xla_flags.strip()}
+    return {**dict.fromkeys((*_POOLS, "NPROC"), str(threads)), "XLA_FLAGS": xla_flags.strip()}
 
 
 def worker_environment(threads: int, lab: Lab) -> dict[str, str]:
