@@ -85,7 +85,7 @@ SLOW = (
     "explanation/provenance.md",
     *(f"how-to/{job}.md" for job in ("budgets", "ci", "data", "import-runs", "monitor")),
     *(f"how-to/{job}.md" for job in ("other-programs", "paper-figures", "postgresql", "pytorch", "query")),
-    *(f"how-to/{job}.md" for job in ("seeds", "share", "weights", "workstation")),
+    *(f"how-to/{job}.md" for job in ("scaling", "seeds", "share", "weights", "workstation")),
     "reference/troubleshooting.md",
 )
 """Pages that launch studies: `make test-all` runs their examples, `make test` those of the other pages."""

@@ -13,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tests.simulation import best_of_axis, equal_seconds, families, studies
+from tests.simulation import best_of_axis, equal_seconds, families, scaling, studies
 
 from jestlab.analysis.figures.style import applied
 
@@ -23,6 +23,7 @@ TABLES = {
     "by_seeds": families.by_seeds,
     "equal_seconds": equal_seconds.table,
     "best_of_axis": best_of_axis.table,
+    "scaling": scaling.table,
 }
 """Kind of simulation → function that simulates a number of studies."""
 

@@ -78,8 +78,9 @@ def _against(
     by: Sequence[str] = ("selection.rule",),
     split: str | None = None,
     baseline: str | None = None,
+    to: float | None = None,
 ) -> Plot:
-    return against(frames, Axis(x, tuple(by), split), baseline)
+    return against(frames, Axis(x, tuple(by), split, to=to), baseline, "scaling" if to else "")
 
 
 KINDS: dict[str, Callable[..., Plot]] = {
@@ -95,10 +96,11 @@ KINDS: dict[str, Callable[..., Plot]] = {
     "against": _against,
     "composition": composition,
     "selected": selected,
+    "scaling": partial(_against, by=(), to=10.0),
 }
 """Kind → function that makes the figure. `draw` passes sources and options to parameters of the same name."""
 
-_ON_DEMAND = ("published", "against", "composition", "selected")
+_ON_DEMAND = ("published", "against", "composition", "selected", "scaling")
 """Kinds that `all_possible` leaves out: they repeat part of another kind, or need further options."""
 
 

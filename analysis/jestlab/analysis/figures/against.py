@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..configs import BATCH_SIZE, Configs, lookup
 from ..curves import score_curves
+from ..efforts import EFFORTS, WORDS
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
-from .axes import LOG_FROM, beside, count_axis, draw_intervals, draw_seeds, value_axis
+from .axes import LOG_FROM, beside, count_axis, draw_band, draw_intervals, draw_seeds, value_axis
 from .panels import finish, panels, titled, write_ticks
 from .plot import (
     Plot,
@@ -33,6 +34,7 @@ from .plot import (
     title,
     what_score_is,
 )
+from .scaling import CAPTION, curves, ladders
 from .style import DOTTED, GRAY, Look
 
 if TYPE_CHECKING:
@@ -50,12 +52,13 @@ class Axis:
     """Config keys by which a figure compares runs.
 
     Attributes:
-        key: Key on the horizontal axis.
+        key: Key on the horizontal axis, or an effort.
         by: Keys whose values are lines. A line is split by run where two points would coincide. Empty: a line
             for each run.
         split: Key whose values are panels; None for one panel. A run without a value is in all panels.
         label: Label of the horizontal axis; empty for the key's display name.
         gain: Whether a second panel shows the difference from the baseline's line at the same x and seed.
+        to: Power laws are fitted and extrapolated to this many times the largest x; None for no laws.
     """
 
     key: str
@@ -63,6 +66,7 @@ class Axis:
     split: str | None = None
     label: str = ""
     gain: bool = False
+    to: float | None = None
 
 
 PRESETS = {
@@ -91,7 +95,8 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
 
     Returns:
         The plot. Its data: rows of kind "mean" (panel, line, label, x, y, low, high, seeds, planned), "seed"
-        (one run), and "level" (the baseline). A line has the look of its first label.
+        (one run), "level" (the baseline), and "law" (see `scaling.curves`). A line has the look of its first
+        label.
 
     Raises:
         ValueError: No run varies the key or has completed, or the baseline is unknown.
@@ -99,8 +104,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    places, finals = placed(frames, axis, compared), _final_scores(frames).rename(columns={"score": "y"})
-    points = places.merge(finals, on="label").assign(y_label=score_axis(frames))
+    places, points = placed(frames, axis, compared), scored(frames, axis, compared)
     if points.empty:
         raise NotYet(
             f"no run of experiment {frames.experiment!r} that varies {axis.key} has completed with a score: "
@@ -119,6 +123,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
             points = pd.concat([points.assign(panel="score"), gains])
             more.append(f"Second panel: difference from {base} at the same position and with the same seed.")
     elif base not in first:
+        finals = _final_scores(frames)
         level = finals[finals["label"] == compared].assign(line=base, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
         more.append(f"Dotted: {base}.")
@@ -129,8 +134,12 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     if others := _others(Configs(frames), places, axis.key):
         more.append(f"Also different along a line: {', '.join(others)}.")
     data = _summarized(points)
+    if axis.to:
+        laws = ladders(points[points["kind"].isna()] if "kind" in points else points, axis.key)
+        data = pd.concat([data, curves(laws, axis.to * data["x"].max())], ignore_index=True)
+        more += [CAPTION, *(f"{law.note}." for law in laws if law.note)]
     data["title"] = [frames.names.value(axis.split, panel) if axis.split else "" for panel in data["panel"]]
-    data["x_label"] = x_label = axis.label or frames.names.key(axis.key) or axis.key
+    data["x_label"] = x_label = axis.label or _name(frames, axis.key)
     data["text"], look = data["line"], looks_of(frames)
     data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
@@ -195,10 +204,31 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
 
 
 def _final_scores(frames: Frames) -> pd.DataFrame:
-    """Return the finite scores of all completed runs, in the unit of the axis: label, seed, score."""
+    """Return the finite scores of all completed runs, in the unit of the axis: label, seed, y."""
     factor, curves = frames.score.factor, score_curves(frames)
     finals = curves.loc[curves["final"] & (curves["score"].abs() < math.inf), ["label", "seed", "score"]]
-    return finals.assign(score=factor * finals["score"]).reset_index(drop=True)
+    return finals.assign(y=factor * finals.pop("score")).reset_index(drop=True)
+
+
+def scored(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
+    """Return a row for each completed run on an axis: the columns of `placed`, seed, y, and y_label."""
+    places = placed(frames, axis, baseline)
+    return places.merge(_final_scores(frames), on="label").assign(y_label=score_axis(frames))
+
+
+def _name(frames: Frames, key: str) -> str:
+    """Return the name of a config key, or of an effort."""
+    return frames.names.key(key) or next((WORDS[each].axis for each in EFFORTS if each == key), key)
+
+
+def _values(frames: Frames, configs: Configs, key: str) -> dict[str, Any]:
+    """Return label → value of a config key; of an effort, the mean of completed runs."""
+    if key in EFFORTS and all(lookup(config, key) is None for config in configs.by_label.values()):
+        curves = score_curves(frames)
+        efforts = curves[curves["final"]].groupby("label", sort=False)[key].mean().dropna()
+        return dict(zip(map(str, efforts.index), efforts, strict=True))
+    values = {label: configs.get(label, key) for label in frames.labels}
+    return {label: value for label, value in values.items() if value is not None}
 
 
 def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
@@ -206,20 +236,20 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
 
     Args:
         axis: The keys that are compared.
-        baseline: Label of the baseline. Other references are left out.
+        baseline: Label of the baseline. Other references are left out, unless laws are fitted.
 
     Returns:
-        One row per label and panel: panel, line (its name), label, x, tick (text of the value), and planned
-        (number of seeds).
+        One row per label and panel: panel, line (its name), label, x, tick (text of the value), is_number
+        (whether the value is a number), and planned (number of seeds).
 
     Raises:
         ValueError: The key has fewer than two values.
     """
     import pandas as pd
 
-    configs, apart, planned = Configs(frames), frames.apart_from(baseline), seeds(frames)
-    values = {label: configs.get(label, axis.key) for label in frames.labels if label not in apart}
-    values = {label: value for label, value in values.items() if value is not None}
+    configs, planned, values = Configs(frames), seeds(frames), {}
+    apart = [] if axis.to else frames.apart_from(baseline)
+    values = {k: value for k, value in _values(frames, configs, axis.key).items() if k not in apart}
     if len(set(map(_json, values.values()))) < 2:
         raise NotYet(f"no run of experiment {frames.experiment!r} varies {axis.key}")
     x = _positions(frames, axis.key, list(values.values()))
@@ -228,6 +258,7 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     panel = [everywhere if panel is None else str(panel) for panel in own.values()]
     places = pd.DataFrame({"panel": panel, "label": list(values)}).explode("panel", ignore_index=True)
     places["x"], places["tick"] = zip(*(x[_json(values[label])] for label in places["label"]), strict=True)
+    places["is_number"] = [isinstance(values[label], int | float) for label in places["label"]]
     places["planned"] = [planned[label][1] for label in places["label"]]
     return places.assign(line=_lines(frames, places, configs, axis))
 
@@ -265,7 +296,7 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     figure, all_axes = panels(sheet, len(shown), sharey=data["y_label"].nunique() == 1)
     measured = data["kind"].eq("path").any()  # x is a score, not a value of a key
     for axes, panel in zip(all_axes, shown, strict=True):
-        rows = {kind: panel[panel["kind"] == kind] for kind in ("mean", "seed", "level", "path")}
+        rows = {kind: panel[panel["kind"] == kind] for kind in ("mean", "seed", "level", "path", "law")}
         means, dots, y_label = rows["mean"], rows["seed"], panel["y_label"].iloc[0]
         axes.set(xlabel=panel["x_label"].iloc[0], ylabel=y_label)
         heights = [*means["low"], *means["high"], *dots["y"]]
@@ -273,10 +304,16 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         lines = list(means.groupby("line", sort=False))
         for place, (name, line) in enumerate(lines):
             color, marker, dash, text = line[["color", "marker", "dash", "text"]].iloc[0]
-            alone = measured or means["seeds"].max() <= 1
+            alone = measured or means["seeds"].max() <= 1 or len(rows["law"])
             moved = {} if alone else {"transform": beside(axes, place, len(lines))}
             style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, **moved}
-            axes.plot(line["x"], line["y"], linestyle=dash if len(line) > 1 else "none", label=text, **style)
+            law = rows["law"][rows["law"]["line"] == name]
+            draw_band(axes, law["x"], law["low"], law["high"], color)
+            for beyond in [False, True] if len(law) else []:
+                part, name_of_law = law[law["beyond"] == beyond], text if beyond else ""
+                axes.plot(part["x"], part["y"], "--" if beyond else "-", color=color, label=name_of_law)
+            dash, text = (dash if len(line) > 1 else "none", text) if law.empty else ("none", "")
+            axes.plot(line["x"], line["y"], linestyle=dash, label=text, **style)
             for x, y in line.loc[line["seeds"] < line["planned"], ["x", "y"]].to_numpy():
                 axes.plot(x, y, markerfacecolor="white", **style)
             ends = (line["x_low"], line["x_high"]), (line["low"], line["high"])
@@ -292,7 +329,7 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             if not math.isnan(level["x"]):
                 axes.axvline(level["x"], color=color, **DOTTED)
         if not measured:
-            _tick(axes, means)
+            _tick(axes, means) if rows["law"].empty else count_axis(axes, panel["x"], log=True)
         heights = data.loc[data["y_label"] == y_label, "y"]  # of all panels that share the axis
         is_log, percent = texts.metric.scale == "log", texts.metric.suffix == "%"
         is_score = y_label == texts.y
@@ -372,7 +409,7 @@ def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
 
 def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
     """Return one row per learner and seed: label, reference, seed, x, y, both minus the baseline's score."""
-    finals = _final_scores(frames).set_index(["label", "seed"])["score"].unstack("label")
+    finals = _final_scores(frames).set_index(["label", "seed"])["y"].unstack("label")
     if baseline not in finals:
         raise NotYet(
             f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "

@@ -40,7 +40,7 @@ __all__ = [
 
 _OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
 
-NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, "claims", *LAYOUTS)
+NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, "scaling", "claims", *LAYOUTS)
 """Names of the built-in tables: the results of one experiment, claims, and the tables of the paper."""
 
 _WHOLE_TABLE = Shape()
@@ -66,14 +66,14 @@ def table(
     Args:
         store: SQLAlchemy URL of the store, or a snapshot of it.
         name: One of `NAMES`, another published table, or custom code.
-        studies: Experiments in the table: one for summary, speedups, and custom code; one or more for claims;
-            any number for other tables.
+        studies: Experiments in the table: one for summary, speedups, scaling, and custom code; one or more
+            for claims; any number for other tables.
         baseline: Label or run to compare with; None for each study's own baseline.
         scope: What counts as FLOPs. Claims ignore it: they use the scope of their study.
         with_published: Whether the paper's tables also show published rows.
         score: Evaluations whose mean is the score; None for the study's own score. Not for claims.
         best: Rows of the best runs, which replace these runs: see `tuned.with_best`. Not for claims.
-        options: Arguments of custom code.
+        options: Arguments of custom code, or of the scaling laws.
         own: Function that imports custom code; None if custom code may not be executed.
         shape: What to show of the table.
 
@@ -92,7 +92,7 @@ def table(
         return shape.of_results(frames, baseline)
 
     is_custom = name not in NAMES and (own is not None or ":" in name)
-    needs_one = is_custom or name in _OF_ONE_EXPERIMENT
+    needs_one = is_custom or name in (*_OF_ONE_EXPERIMENT, "scaling")
     if (needs_one and len(studies) != 1) or (name == "claims" and not studies):
         known = some(store.experiments)
         hint = f"name one of {known}" if known else "none exists yet, launch one: jestlab launch STUDY"
@@ -105,6 +105,10 @@ def table(
         if baseline is not None or score or best:
             raise RequestError("each claim names what it compares: leave out baseline, score, and best")
         result = _claims(store, studies, shape.digits)
+    elif name == "scaling":
+        from .scaling import scaling_table  # imports NumPy and the figures, which import tables
+
+        result = scaling_table(results_of(studies[0]), options or {})
     elif name in _OF_ONE_EXPERIMENT:
         result = _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope))
     else:

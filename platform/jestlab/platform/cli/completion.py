@@ -27,7 +27,7 @@ from click.shell_completion import (
 _VARIABLE = "_JESTLAB_COMPLETE"
 
 _TABLES = (
-    "summary", "speedups", "claims",
+    "summary", "speedups", "scaling", "claims",
     "comparison", "longer_training", "specialists", "laion", "raw_vs_filtered",
 )  # fmt: skip
 

@@ -85,7 +85,8 @@ def table_command(
     \b
     NAME is one of:
       an experiment       its summary; of a union of studies, its claims
-      summary, speedups   of one EXPERIMENT
+      summary, speedups,
+      scaling             of one EXPERIMENT
       claims              of one or more EXPERIMENTs, with verdicts
       a paper's table     comparison, longer_training, specialists, laion, or
                           raw_vs_filtered: published rows, EXPERIMENTs, or both

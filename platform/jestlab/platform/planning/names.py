@@ -10,6 +10,7 @@ from typing import Any
 from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.analysis.claims.claim import BOTH, SPIKES, is_score
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
+from jestlab.analysis.efforts import EFFORTS
 from jestlab.analysis.metrics import OF_PROGRAM, UNKNOWN, Goal, Metric, Metrics, lacks_goal
 from jestlab.analysis.units import near, some
 from jestlab.platform import programs
@@ -17,7 +18,7 @@ from jestlab.platform.errors import Path, SpecError, UserError, dotted, nearest,
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.tree import STUDIES
 
-_SCORE_REPORTS = ("curves", "pareto", "speedup", "against", "step_costs")
+_SCORE_REPORTS = ("curves", "pareto", "speedup", "against", "scaling", "step_costs")
 """Reports that show only the score."""
 
 _COLUMNS = "runtime.diagnostics.columns"
@@ -117,7 +118,7 @@ def _keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     """Yield the config keys by which a study's reports compare runs, each with its place."""
     for place, report in _reports(spec):
         for option in ("x", "split"):
-            if report.get(option) is not None:
+            if report.get(option) not in (None, *(EFFORTS if option == "x" else ())):
                 is_column = option == "x" and report["kind"] == _COMPOSITION
                 yield (*place, _COMPOSITION if is_column else option), report[option]
         yield from (((*place, "by", str(i)), key) for i, key in enumerate(report.get("by") or ()))

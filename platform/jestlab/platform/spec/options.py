@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jestlab.analysis.tables.shape import Shape
 
 PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
-TABLES: tuple[str, ...] = ("summary", "speedups", "claims", *get_args(PaperTable))
+TABLES: tuple[str, ...] = ("summary", "speedups", "scaling", "claims", *get_args(PaperTable))
 CodeKind = Literal["figure", "table"]
 MAX_DIGITS = 12
 
@@ -107,8 +107,8 @@ class _Printed(Options):
 class TableOptions(Options):
     """A table of the study's runs.
 
-    `summary` shows the final scores of all runs, `speedups` the cost to match the baseline, and `claims` the
-    study's claims with verdicts. The others are the paper's tables with the study's runs.
+    `summary` shows the final scores of all runs, `speedups` the cost to match the baseline, `scaling` power
+    laws, and `claims` the study's claims with verdicts. The others are the paper's tables with its runs.
     """
 
     kind: Literal["table"]
@@ -132,7 +132,7 @@ class TableOptions(Options):
     width: Literal["auto", "column", "text"] = option(
         "Width in LaTeX: auto, a column of the paper, or the whole text.", "auto"
     )
-    options: dict[str, Any] = option("Arguments of a custom table.", {})
+    options: dict[str, Any] = option("Arguments of a custom table, or x, by, and to of scaling.", {})
 
     @property
     def shape(self) -> Shape:
@@ -153,7 +153,7 @@ class TableOptions(Options):
 
     @model_validator(mode="after")
     def _check(self) -> TableOptions:
-        if self.options and self.name in TABLES:
+        if self.options and self.name in TABLES and self.name != "scaling":
             raise ValueError(f"the table {self.name} is built in: leave out `options`")
         if self.name == "claims" and (self.score or self.best):
             raise ValueError("claims name what they compare: leave out `score` and `best`")
@@ -188,9 +188,21 @@ class AgainstOptions(_Comparison, _Printed):
     """Final scores against any key of the config."""
 
     kind: Literal["against"]
-    x: str = option("Config key on the horizontal axis.", ...)
+    x: str = option("Config key on the horizontal axis, or an effort: flops, examples_seen.", ...)
     by: Names = option("Config keys whose values are lines.", ("selection.rule",))
     split: str | None = option("Config key whose values are panels.")
+
+
+class ScalingOptions(_Printed):
+    """Final scores over sizes, with a fitted power law for each line that is extrapolated."""
+
+    kind: Literal["scaling"]
+    baseline: Baseline = None
+    runs: Runs = ()
+    score: Score = ()
+    x: str = option("Config key of the size, or an effort: flops, examples_seen.", ...)
+    by: Names = option("Config keys whose values are lines; default: a line for each run.", ())
+    to: Annotated[float, Field(gt=1)] = option("Extrapolate to this many times the largest size.", 10.0)
 
 
 class PaperFigureOptions(_Comparison, _Printed):
@@ -263,6 +275,7 @@ _AnyReport = (
     | ParetoOptions
     | SpeedupOptions
     | AgainstOptions
+    | ScalingOptions
     | PaperFigureOptions
     | SpikesOptions
     | PublishedOptions

@@ -1,0 +1,96 @@
+"""Power laws with offset: the fit, and the coverage of its intervals."""
+
+import math
+
+import numpy as np
+import pytest
+from tests.simulation import scaling as simulation
+
+from jestlab.analysis.errors import NotYet
+from jestlab.analysis.scaling import fit
+
+X = np.array([10.0, 20, 40, 80])
+
+
+def measured(exponent, deviation=0.01, amplitude=3.0, seeds=4, sizes=X):
+    noise = np.random.default_rng(0).normal(scale=deviation, size=(seeds, len(sizes)))
+    return 1.0 + amplitude * sizes**-exponent + noise
+
+
+@pytest.mark.parametrize("amplitude", [3.0, -3.0])
+def test_an_exact_law_is_found(amplitude):
+    law = fit(X[::-1], measured(0.5, 0.0, amplitude)[:, ::-1])
+    assert law.exponent() == pytest.approx((0.5, 0.5, 0.5), abs=1e-4)
+    assert law.offset() == pytest.approx((1.0, 1.0, 1.0), abs=1e-3)
+    assert law.at([800])[:, 0] == pytest.approx(1.0 + amplitude * 800**-0.5, abs=1e-3)
+
+
+def test_intervals_of_little_noise_are_those_of_the_linear_model():
+    y = measured(0.5, 1e-6)
+    law = fit(X, y)
+    b, c, (predicted, low, high) = law.exponent(), law.offset(), law.at([800.0])[:, 0]
+    a = (law.at([10.0])[0, 0] - c.value) * 10**b.value
+
+    def gradient(x):
+        return np.stack([np.ones_like(x), x**-b.value, -a * x**-b.value * np.log(x)], axis=-1)
+
+    inverse = np.linalg.pinv(gradient(X))
+    rows = {"c": inverse[0], "b": inverse[2], "at": gradient(np.array(800.0)) @ inverse}
+    t = 2.3534  # of 3 degrees of freedom, 95%
+    half = {name: t * (y @ row).std(ddof=1) / 2 for name, row in rows.items()}
+    for name, found in {"c": c, "b": b, "at": (predicted, low, high)}.items():
+        assert found[2] - found[0] == pytest.approx(half[name], rel=0.02)
+        assert found[0] - found[1] == pytest.approx(half[name], rel=0.02)
+
+
+def test_p_values_agree_with_the_interval_and_are_complementary():
+    law = fit(X, measured(0.5))
+    _, low, high = law.exponent()
+    assert law.p_value(low) == pytest.approx(0.05, abs=2e-3)
+    assert law.p_value(high, above=False) == pytest.approx(0.05, abs=2e-3)
+    assert law.p_value(0.4) + law.p_value(0.4, above=False) == pytest.approx(1.0)
+    assert law.p_value(-0.5) < law.p_value(0.2) < law.p_value(0.8)
+
+
+def test_new_runs_vary_more_than_the_law_and_less_with_more_seeds():
+    law = fit(X, measured(0.5))
+    widths = [high - low for _, low, high in (law.new_runs(800, seeds) for seeds in (1, 4, 10**9))]
+    assert widths[0] > widths[1] > widths[2]
+    assert widths[2] == pytest.approx(np.ptp(law.at([800])[1:]), rel=1e-3)
+    assert law.new_runs(800, 1, 0.5).high < law.new_runs(800, 1, 0.9).high
+
+
+def test_an_offset_is_unknown_where_the_exponent_may_be_zero():
+    law = fit(X, 1 - np.log(X) + np.random.default_rng(0).normal(scale=0.05, size=(4, 4)))
+    assert law.exponent().low < 0 < law.exponent().high
+    assert math.isnan(law.offset().value)
+    _, low, high = law.at([800])[:, 0]
+    assert low < 1 - math.log(800) < high
+
+
+@pytest.mark.parametrize(
+    ("sizes", "values", "error"),
+    [
+        ([10, 20], [[3, 2], [3, 2.1]], "2 sizes and 2 such seeds: a fit takes 3 sizes, and 2 seeds"),
+        ([10, 20, 40], [[3, 2, 1]], "3 sizes and 1 such seed: a fit takes"),
+        ([10, 20, 40], [[1, 1, 1], [1, 1, 1]], "doesn't converge"),
+        ([10, 20, 40, 80], [[1, 0, 1, 0], [1, 0, 1, 0]], "doesn't converge"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(sizes, values, error):
+    with pytest.raises(NotYet, match=error):
+        fit(sizes, values)
+
+
+def test_pure_noise_identifies_no_exponent():
+    law = fit(X, np.random.default_rng(1).normal(size=(4, 4)))
+    assert (law.exponent().low, law.exponent().high) == (-math.inf, math.inf)
+    assert math.isnan(law.offset().value)
+
+
+@pytest.mark.parametrize("shape", ["of the seed", "more at large sizes"])
+def test_intervals_cover_what_they_promise(shape):
+    row = simulation.simulated(5, 4, 0.5, 0.05, shape, studies=60)
+    for name in ("law", "exponent_covered", "new_runs"):
+        assert row[name] > 0.9 - 3.5 * math.sqrt(0.9 * 0.1 / 60), name
+    assert max(row["wrong_above"], row["wrong_below"]) < 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / 60)
