@@ -43,23 +43,6 @@ def test_intervals_of_little_noise_are_those_of_the_linear_model():
         assert found[0] - found[1] == pytest.approx(half[name], rel=0.02)
 
 
-def test_p_values_agree_with_the_interval_and_are_complementary():
-    law = fit(X, measured(0.5))
-    _, low, high = law.exponent()
-    assert law.p_value(low) == pytest.approx(0.05, abs=2e-3)
-    assert law.p_value(high, above=False) == pytest.approx(0.05, abs=2e-3)
-    assert law.p_value(0.4) + law.p_value(0.4, above=False) == pytest.approx(1.0)
-    assert law.p_value(-0.5) < law.p_value(0.2) < law.p_value(0.8)
-
-
-def test_new_runs_vary_more_than_the_law_and_less_with_more_seeds():
-    law = fit(X, measured(0.5))
-    widths = [high - low for _, low, high in (law.new_runs(800, seeds) for seeds in (1, 4, 10**9))]
-    assert widths[0] > widths[1] > widths[2]
-    assert widths[2] == pytest.approx(np.ptp(law.at([800])[1:]), rel=1e-3)
-    assert law.new_runs(800, 1, 0.5).high < law.new_runs(800, 1, 0.9).high
-
-
 def test_an_offset_is_unknown_where_the_exponent_may_be_zero():
     law = fit(X, 1 - np.log(X) + np.random.default_rng(0).normal(scale=0.05, size=(4, 4)))
     assert law.exponent().low < 0 < law.exponent().high
@@ -91,6 +74,6 @@ def test_pure_noise_identifies_no_exponent():
 @pytest.mark.parametrize("shape", ["of the seed", "more at large sizes"])
 def test_intervals_cover_what_they_promise(shape):
     row = simulation.simulated(5, 4, 0.5, 0.05, shape, studies=60)
-    for name in ("law", "exponent_covered", "new_runs"):
+    for name in ("law", "exponent_covered"):
         assert row[name] > 0.9 - 3.5 * math.sqrt(0.9 * 0.1 / 60), name
     assert max(row["wrong_above"], row["wrong_below"]) < 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / 60)

@@ -1,8 +1,8 @@
 """Simulated scaling laws: how often intervals of extrapolated laws contain the true value.
 
 Each study measures a power law at a few sizes with a few seeds. The 90% interval at ten times the largest
-size should contain the true law in 90% of the studies, and so should those of the exponent and of the mean of
-new runs. Claims about the exponent should be wrong in at most 5%.
+size should contain the true law in 90% of the studies, and so should that of the exponent. Claims about the
+exponent should be wrong in at most 5%.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jestlab.analysis.claims.evidence import Sample
+from jestlab.analysis.claims.ladder import weights_of
 from jestlab.analysis.errors import NotYet
-from jestlab.analysis.scaling import PowerLaw, fit
+from jestlab.analysis.scaling import fit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -62,7 +64,7 @@ def simulated(
 
     Args:
         sizes: Number of sizes, each twice the one before.
-        seeds: Number of seeds, and of new runs.
+        seeds: Number of seeds.
         exponent: Of the law.
         relative: Noise of a seed, relative to the range of the law.
         shape: One of `SHAPES`.
@@ -71,40 +73,32 @@ def simulated(
 
     Returns:
         The arguments; unknown, the share of studies whose law isn't identified, which are left out of what
-        follows; the shares of studies in which the interval at `TO` (law), that of the exponent, and that of
-        the new runs contain the true value; and those in which a claim about the exponent is wrong.
+        follows; the shares of studies in which the interval at `TO` (law) and that of the exponent contain
+        the true value; and those of all studies in which a claim about the exponent is wrong.
     """
     generator = np.random.default_rng(seed)
     x = 2.0 ** np.arange(sizes)
     law = 3.0 * x**-exponent
     far, deviation = TO * x[-1], relative * (law[0] - law[-1])
-    true, outcomes = 3.0 * far**-exponent, []
+    true, outcomes, verdicts = 3.0 * far**-exponent, [], []
+    weights = np.array(weights_of(x.tolist(), exponent))
     for _ in range(studies):
         values = 1.0 + law + deviation * noise(generator, shape, seeds, sizes)
-        new = true + deviation * noise(generator, shape, seeds, sizes)[:, -1].mean()
+        sample = Sample((values @ weights).tolist(), "below")
+        verdicts.append(sample.evidence(0.05).verdict)
         try:
             fitted = fit(x, values)
         except NotYet:
             continue
         if fitted.exponent().low > -math.inf:
-            outcomes.append(_outcome(fitted, exponent, far, 1.0 + true, 1.0 + new, seeds))
+            _, low, high = fitted.at([far])[:, 0]
+            own = fitted.exponent()
+            outcomes.append([low <= 1.0 + true <= high, own.low <= exponent <= own.high])
     shares = np.mean(outcomes, axis=0).tolist()
-    names = ("law", "exponent_covered", "new_runs", "wrong_above", "wrong_below")
+    shares += [verdicts.count(verdict) / studies for verdict in ("holds", "does not hold")]
+    names = ("law", "exponent_covered", "wrong_above", "wrong_below")
     given = {"sizes": sizes, "seeds": seeds, "exponent": exponent, "noise": relative, "shape": shape}
     return given | {"unknown": 1 - len(outcomes) / studies} | dict(zip(names, shares, strict=True))
-
-
-def _outcome(
-    fitted: PowerLaw, exponent: float, far: float, true: float, new: float, seeds: int
-) -> list[bool]:
-    _, low, high = fitted.at([far])[:, 0]
-    of_exponent, of_new = fitted.exponent(), fitted.new_runs(far, seeds)
-    return [
-        low <= true <= high,
-        of_exponent.low <= exponent <= of_exponent.high,
-        of_new.low <= new <= of_new.high,
-        *(fitted.p_value(exponent, above=above) <= 0.05 for above in (True, False)),
-    ]
 
 
 def table(studies: int) -> list[Row]:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from .errors import NotYet
 
@@ -71,29 +71,6 @@ class PowerLaw:
     def at(self, x: npt.ArrayLike, confidence: float = BAND) -> Floats:
         """Return the law and the ends of its interval at sizes x: [3, m]."""
         return self._at(self._scaled(x), confidence)
-
-    def new_runs(self, x: float, seeds: int, confidence: float = BAND) -> Interval:
-        """Predict the mean of new seeds at another size from these sizes only.
-
-        The squared half of the interval is the sum of those of the law and of the noise (Zou and Donner,
-        Statistics in Medicine 2008). The noise is assumed to be that of the largest size.
-        """
-        value, low, high = self.at([x], confidence)[:, 0].tolist()
-        noise = self._student(confidence) * self.values[:, -1].std(ddof=1) / math.sqrt(seeds)
-        return Interval(
-            value, value - math.hypot(value - low, noise), value + math.hypot(high - value, noise)
-        )
-
-    def p_value(self, exponent: float, *, above: bool = True) -> float:
-        """Compute the one-sided p-value of the claim that b is above a value, or below it.
-
-        It agrees with `exponent`: at most 5% if the 90% interval is on the claimed side.
-        """
-        steepness = exponent * self._span
-        best, misfit = self._lines([self.steepness, steepness])[3]
-        away = math.sqrt(max(0.0, misfit - best) / max(self._rooms(BAND)[0], 1e-300))
-        sign = 1 if (self.steepness > steepness) == above else -1
-        return float(stdtr(len(self.values) - 1, -sign * away * self._student(BAND)))
 
     @cached_property
     def steepness(self) -> float:

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from jestlab.analysis.claims import Claim, Family, Side, Until
 
 CLAIM = {"statement": "s", "of": "a", "above": "b"}
+LADDER = {"statement": "s", "of": "a", "exponent_above": 0.3, "over": "size"}
 TUNED = {"best": "a", "by": "dev/loss"}
 
 
@@ -60,6 +61,11 @@ def test_the_best_run_is_written_with_the_metric_that_chooses_it():
         (Claim, CLAIM | {"above": "a"}, "", "above equals `of`"),
         (Claim, {"statement": "s", "of": "a", "near": "b"}, "", "within is missing"),
         (Claim, CLAIM | {"within": 0}, "within", "greater than 0"),
+        (Claim, LADDER | {"over": ""}, "", "exponent_above and over belong together"),
+        (Claim, CLAIM | {"over": "size"}, "", "exponent_above and over belong together"),
+        (Claim, LADDER | {"within": 0.1}, "", "without best, minus, or within"),
+        (Claim, LADDER | {"exponent_above": 0}, "exponent_above", "greater than 0"),
+        (Claim, LADDER | {"above": "b"}, "", "exactly one of .* not above and exponent_above"),
         (Claim, CLAIM | {"statement": " "}, "statement", "pattern"),
         (Claim, CLAIM | {"of": []}, "of.of", "1 item"),
         (Claim, CLAIM | {"above": ["b", "c", "b"]}, "above.of", "duplicate run 'b'"),

@@ -142,6 +142,9 @@ class Claim(Part):
         below: The runs to compare with, if `of` has the lower value.
         better_than: The runs to compare with, if `of` is better by the metric's goal.
         near: The runs to compare with, if `of` differs from them by at most `within`.
+        exponent_above: A number, if the points of `of` follow a power law c + a · x^(−b) whose exponent b is
+            higher. The metric must improve with the size x.
+        over: The config key of the size x. Required with `exponent_above`.
         within: The tolerance, in the metric's own unit: 0.02 means two percentage points. Required with
             `near`. With the other comparisons, the claim also holds if `of` is worse by less than this.
         measure: The value to compare: `score` (mean of the final evaluations), `score_at_flops` or
@@ -158,6 +161,8 @@ class Claim(Part):
     below: Side | None = None
     better_than: Side | None = None
     near: Side | None = None
+    exponent_above: Annotated[float, Field(gt=0)] | None = None
+    over: _Text | Literal[""] = ""
     within: Annotated[float, Field(gt=0)] | None = None
     measure: _Text = SCORE
     source: str = ""
@@ -165,13 +170,18 @@ class Claim(Part):
 
     @model_validator(mode="after")
     def _check(self) -> Claim:
-        given = [name for name in COMPARISONS if getattr(self, name) is not None]
+        keys = (*COMPARISONS, "exponent_above")
+        given = [name for name in keys if getattr(self, name) is not None]
         if len(given) != 1:
             names = " and ".join(given) or "none"
-            raise ValueError(f"must have exactly one of {', '.join(COMPARISONS)}, not {names}")
+            raise ValueError(f"must have exactly one of {', '.join(keys)}, not {names}")
+        if self.is_ladder != bool(self.over):
+            raise ValueError("exponent_above and over belong together: exponent_above: 0.3, over: CONFIG_KEY")
+        if self.is_ladder and (self.of.by or self.of.minus or self.within):
+            raise ValueError("exponent_above takes runs, without best, minus, or within")
         if self.of == self.other:
             raise ValueError(f"{given[0]} equals `of`: name another run or another measure")
-        for key, side, measure in zip(("of", given[0]), self.sides, self.measures, strict=True):
+        for key, side, measure in zip(self.keys, self.sides, self.measures, strict=True):
             if side.by == measure:
                 raise ValueError(f"{key}: {side.by} chooses the best run and is also the measure. {BOTH}")
         if self.near is not None and self.within is None:
@@ -180,24 +190,35 @@ class Claim(Part):
 
     @property
     def comparison(self) -> Comparison:
-        """The relation between both sides."""
-        return next(name for name in COMPARISONS if getattr(self, name) is not None)
+        """The relation between both sides; for an exponent, the goal of the metric decides it."""
+        given = (name for name in COMPARISONS if getattr(self, name) is not None)
+        return next(given, "better_than")
 
     @property
-    def other(self) -> Side:
-        """The side to compare with."""
-        side: Side = getattr(self, self.comparison)
+    def is_ladder(self) -> bool:
+        """Whether the claim is about the exponent of a power law over the points of `of`."""
+        return self.exponent_above is not None
+
+    @property
+    def other(self) -> Side | None:
+        """The side to compare with; None for an exponent."""
+        side: Side | None = getattr(self, self.comparison)
         return side
 
     @property
-    def sides(self) -> tuple[Side, Side]:
-        """Both sides: `of` and `other`."""
-        return self.of, self.other
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the sides in a spec."""
+        return ("of", self.comparison) if self.other else ("of",)
 
     @property
-    def measures(self) -> tuple[str, str]:
-        """The measures of both sides."""
-        return self.of.measure or self.measure, self.other.measure or self.measure
+    def sides(self) -> tuple[Side, ...]:
+        """The sides: `of` and, except for an exponent, `other`."""
+        return (self.of, self.other) if self.other else (self.of,)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measure of each side."""
+        return tuple(side.measure or self.measure for side in self.sides)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -208,7 +229,7 @@ class Claim(Part):
     def unit(self) -> str:
         """Name of the difference: the measure of both sides, "score" for two kinds of score, the folder that
         both names start with, or both names."""
-        first, second = self.measures
+        first, second = self.measures[0], self.measures[-1]
         if first != second and is_score(first) and is_score(second):
             return SCORE
         return first if first == second else posixpath.commonpath((first, second)) or f"{first} − {second}"
@@ -216,7 +237,10 @@ class Claim(Part):
     def text(self, shown: Mapping[str, str]) -> str:
         """Write the comparison, with the display names of runs and labels."""
         within = "" if self.within is None else f" within {self.within:g}"
-        by = "" if self.of.measure and self.other.measure else f", by {self.measure}"
+        by = "" if all(side.measure for side in self.sides) else f", by {self.measure}"
+        if self.other is None:
+            law = f"exponent over {self.over} above {self.exponent_above:g}"
+            return f"{self.of.text(shown)}: {law}{by}"
         relation = self.comparison.replace("_", " ")
         return f"{self.of.text(shown)} {relation} {self.other.text(shown)}{within}{by}"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..configs import Configs
 from ..frames import DIVERGED, LOST, in_words
 from ..intervals import half_widths, moments
 from ..metrics import Metric
@@ -16,6 +17,7 @@ from .claim import Claim, Study
 from .evidence import Relation, Sample
 from .forecast import NO_FORECAST
 from .judged import Judged, Judging
+from .ladder import sizes_of, weights_of
 from .measures import Measures, Term
 
 if TYPE_CHECKING:
@@ -164,6 +166,7 @@ def contrast_of(
         for side, measure in zip(claim.sides, claim.measures, strict=True)
     ]
     weights = _weights(sides)
+    weights, refused = _ladder(claim, weights, measures)
     labels = list(dict.fromkeys(label for _, label in weights))
     terms = [(name, each) for name, label in weights for each in best.get(label, ("", [label]))[1]]
     members = list(dict.fromkeys(label for _, label in terms))
@@ -174,7 +177,6 @@ def contrast_of(
     final = {"COMPLETED", *LOST} - ({"CANCELLED"} if study.until is not None else set())
     states = {place: run.state for place, run in compared.items()}
     chosen: dict[Place, str] = {}
-    refused = ""
     for name, (by, candidates) in best.items():
         refused = refused or refusal(by, claim.measures, measures)
         for seed, label, is_best in stand_ins(measures, states, candidates, by, final):
@@ -209,7 +211,13 @@ def contrast_of(
             return math.nan  # a difference to a run that diverged is neither good nor bad
         return sum(added) / len(added) - (sum(subtracted) / len(subtracted) if minus else 0.0)
 
-    first, second = (measures.metric(measure) for measure in claim.measures)
+    def difference(seed: int) -> float:
+        if claim.other is not None:
+            return value(*sides[0], seed) - value(*sides[1], seed)
+        each = [weight * values.get((*term, seed), math.nan) for term, weight in weights.items()]
+        return sum(each) if all(map(math.isfinite, each)) else math.nan
+
+    first, second = (measures.metric(measure) for measure in (claim.measures[0], claim.measures[-1]))
     metric = first if (first.goal, first.unit) == (second.goal, second.unit) else Metric()
     is_unclear = claim.comparison == "better_than" and metric.goal is None
     unclear = f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit" if is_unclear else ""
@@ -232,7 +240,7 @@ def contrast_of(
         relation=relation,
         metric=metric,
         unclear=refused or unclear,
-        differences=[value(*sides[0], seed) - value(*sides[1], seed) for seed in seeds],
+        differences=[difference(seed) for seed in seeds],
     )
     unchosen = {name: by for name, (by, _) in best.items() if name not in {side for side, _ in chosen}}
     gaps = [
@@ -258,8 +266,18 @@ def _labels(names: Names, runs: Sequence[str]) -> list[str]:
 def _weights(sides: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> dict[Term, float]:
     """Return the weight of each term in the difference."""
     weights: dict[Term, float] = {}
-    for sign, (measure, plus, minus) in zip((1.0, -1.0), sides, strict=True):
+    for sign, (measure, plus, minus) in zip((1.0, -1.0), sides, strict=False):
         for part_sign, labels in ((sign, plus), (-sign, minus)):
             for label in labels:
                 weights[measure, label] = weights.get((measure, label), 0.0) + part_sign / len(labels)
     return weights
+
+
+def _ladder(claim: Claim, weights: dict[Term, float], measures: Measures) -> tuple[dict[Term, float], str]:
+    """Return the weights of a claim about an exponent, or the reason why it has none; else those given."""
+    if claim.exponent_above is None:
+        return weights, ""
+    configs = Configs(measures.frames).by_label if measures.frames else {}
+    sizes, problem = sizes_of(configs, [label for _, label in weights], claim.over)
+    found = weights.values() if problem else weights_of(sizes, claim.exponent_above)
+    return dict(zip(weights, found, strict=True)), problem

@@ -216,8 +216,10 @@ def _comparison(table: Table, results: Finals, order: Sequence[Record], own: Rec
 def _of_claim(judged: Judged, results: Finals) -> _Said:
     """Write the difference of a claim as a sentence."""
     claim, metric = judged.claim, judged.metric
+    if claim.other is None:
+        return _Said("", "", f"{claim.text(judged.shown)}: {judged.verdict}.")
     labels = ["", ""]
-    for i, side in enumerate((claim.of, claim.other)):
+    for i, side in enumerate(claim.sides):
         if not side.minus and claim.unit == SCORE:
             with suppress(RequestError, ValueError):
                 (labels[i],) = {results.frames.label_of(name) for name in side.of}

@@ -106,7 +106,7 @@ def _choosing(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, Sequence[str
     An empty score is the study's own.
     """
     for place, claim in _claims(spec):
-        for key, side, measure in zip(("of", claim.comparison), claim.sides, claim.measures, strict=True):
+        for key, side, measure in zip(claim.keys, claim.sides, claim.measures, strict=True):
             if side.by:
                 yield (*place, key, "by"), side.by, () if is_score(measure) else None
     for place, report in _reports(spec):
@@ -115,7 +115,8 @@ def _choosing(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, Sequence[str
 
 
 def _keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield the config keys by which a study's reports compare runs, each with its place."""
+    """Yield the config keys by which a study's claims and reports compare runs, each with its place."""
+    yield from (((*place, "over"), claim.over) for place, claim in _claims(spec) if claim.over)
     for place, report in _reports(spec):
         for option in ("x", "split"):
             if report.get(option) not in (None, *(EFFORTS if option == "x" else ())):
@@ -163,7 +164,7 @@ def _check_scores(spec: Mapping[str, Any], declared: Metrics, goals: Sequence[Go
             if claim.comparison == "better_than" and goal is None and measure != SPIKES:
                 name = (own or evaluations or ["*"])[0] if is_score(measure) else measure
                 raise SpecError(
-                    (*place, "better_than"),
+                    (*place, claim.keys[-1]),
                     f"{measure} has no goal: declare it, metrics: {{{name}: {{goal: max}}}} or "
                     "{goal: min}; or use `above` or `below` in the claim",
                 )

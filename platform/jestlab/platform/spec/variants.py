@@ -107,7 +107,7 @@ def _named_runs(study: StudySpec) -> Iterator[tuple[Path, str]]:
         for row, choice in getattr(report, "best", {}).items():
             yield from (((*place, "best", row, "of", str(i)), name) for i, name in enumerate(choice.of))
     for index, claim in enumerate(study.claims):
-        for key, side in zip(("of", claim.comparison), claim.sides, strict=True):
+        for key, side in zip(claim.keys, claim.sides, strict=True):
             yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
 
 
