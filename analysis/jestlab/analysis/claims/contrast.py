@@ -185,12 +185,9 @@ def contrast_of(
     all_seeds = {seed for _, seed in compared if not unknown}
     planned = sorted(seed for seed in all_seeds if all((label, seed) in compared for label in labels))
     reasons = {run.retracted: None for run in compared.values() if run.retracted and run.seed in planned}
+    usable = [] if reasons else planned
     completed, ended = (
-        [
-            seed
-            for seed in planned
-            if not reasons and all(compared[label, seed].state in states for label in labels)
-        ]
+        [seed for seed in usable if all(compared[label, seed].state in states for label in labels)]
         for states in ({"COMPLETED"}, final)
     )
     values = measures.values(terms, completed)
@@ -204,12 +201,11 @@ def contrast_of(
 
     def value(measure: str, plus: Sequence[str], minus: Sequence[str], seed: int) -> float:
         """Return the value of a side for one seed."""
-        added, subtracted = (
-            [values.get((measure, label, seed), math.nan) for label in labels] for labels in (plus, minus)
-        )
-        if minus and not all(map(math.isfinite, added + subtracted)):
+        known = [values.get((measure, label, seed), math.nan) for label in (*plus, *minus)]
+        if minus and not all(map(math.isfinite, known)):
             return math.nan  # a difference to a run that diverged is neither good nor bad
-        return sum(added) / len(added) - (sum(subtracted) / len(subtracted) if minus else 0.0)
+        added, subtracted = known[: len(plus)], known[len(plus) :]
+        return sum(added) / len(added) - sum(subtracted) / max(1, len(subtracted))
 
     def difference(seed: int) -> float:
         if claim.other is not None:

@@ -53,10 +53,8 @@ def ladders(points: pd.DataFrame, x: str) -> list[Ladder]:
 def _ladder(points: pd.DataFrame) -> Ladder:
     wide = points.pivot(index="seed", columns="x", values="y")
     complete = wide.dropna()
-    law, notes = (
-        None,
-        [f"without seed {seed}, which lacks a size" for seed in wide.index.difference(complete.index)],
-    )
+    left_out = wide.index.difference(complete.index)
+    law, notes = None, [f"without seed {seed}, which lacks a size" for seed in left_out]
     try:
         law = fit(wide.columns, complete)
         _, low, high = law.exponent()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -56,18 +56,14 @@ def scaling_table(frames: Frames, options: Mapping[str, Any]) -> Table:
     points = scored(frames, Axis(given["x"], tuple(by or ()), to=to), frames.baseline())
     fitted, size, rows = ladders(points, given["x"]), to * points["x"].max(), []
     for own, law, _ in fitted:
-        estimates: dict[str, Any] = {}
+        name = own["line"].iloc[0]
+        row: dict[str, Any] = {"row": name, "apart": False, "run": name}
         if law:
-            estimates = {"offset": law.offset(), "predicted": law.at([size])[:, 0]}
-            estimates = {key: [each / metric.factor for each in ends] for key, ends in estimates.items()}
-            estimates["exponent"] = law.exponent()
-        numbers = {
-            f"{key}{end}": x for key in estimates for end, x in zip(_ENDS, estimates[key], strict=True)
-        }
+            row |= _numbers("exponent", law.exponent())
+            row |= _numbers("offset", law.offset(), metric.factor)
+            row |= _numbers("predicted", law.at([size])[:, 0], metric.factor)
         counts = {"sizes": own["x"].nunique(), "seeds": own.loc[own["used"], "seed"].nunique()}
-        rows.append(
-            {"row": own["line"].iloc[0], "apart": False, "run": own["line"].iloc[0]} | numbers | counts
-        )
+        rows.append(row | counts)
     used = pd.concat([law.points[law.points["used"]] for law in fitted])
     parts = used.merge(frames.runs[["label", "seed", "fingerprint"]], on=["label", "seed"])
     parts = parts.assign(row=parts["line"], experiment=frames.experiment, score=parts["y"] / metric.factor)
@@ -86,6 +82,10 @@ def scaling_table(frames: Frames, options: Mapping[str, Any]) -> Table:
         own_notes=(_HOW, *(law.note for law in fitted if law.note)),
         parts=parts[["row", "experiment", "label", "seed", "fingerprint", "score"]],
     )
+
+
+def _numbers(key: str, estimate: Iterable[float], factor: float = 1.0) -> dict[str, float]:
+    return {f"{key}{end}": value / factor for end, value in zip(_ENDS, estimate, strict=True)}
 
 
 def _column(key: str, header: str, metric: Metric) -> Column:

@@ -193,13 +193,10 @@ class AgainstOptions(_Comparison, _Printed):
     split: str | None = option("Config key whose values are panels.")
 
 
-class ScalingOptions(_Printed):
+class ScalingOptions(_Comparison, _Printed):
     """Final scores over sizes, with a fitted power law for each line that is extrapolated."""
 
     kind: Literal["scaling"]
-    baseline: Baseline = None
-    runs: Runs = ()
-    score: Score = ()
     x: str = option("Config key of the size, or an effort: flops, examples_seen.", ...)
     by: Names = option("Config keys whose values are lines; default: a line for each run.", ())
     to: Annotated[float, Field(gt=1)] = option("Extrapolate to this many times the largest size.", 10.0)
