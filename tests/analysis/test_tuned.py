@@ -64,6 +64,20 @@ def test_a_seed_of_the_row_is_its_best_run_by_the_metric(tuned):
     assert CHOSEN in frames.about["tuned"]
 
 
+def test_the_number_of_spikes_of_the_loss_chooses_too(new_store, stored_run):
+    calm = [1.0 + 0.01 * (step % 5) for step in range(60)]
+    runs = [
+        stored_run(
+            "deep", [0.1, 0.2], label=f"deep rate={rate}", metrics=[TEST], point={"rate": rate},
+            logged={"loss": [*calm[:30], peak, *calm[31:]]},
+        )
+        for rate, peak in ((0.1, 90.0), (1.0, 1.0))
+    ]  # fmt: skip
+    best = {"calm": {"of": ["deep"], "by": "loss_spikes"}}
+    frames = frames_of(new_store().add(*runs, spec=SPEC), best)
+    assert dict(frames.chosen) == {("calm", 0): "deep rate=1.0"}
+
+
 def test_replaced_runs_are_shown_if_they_are_named(tuned):
     frames = frames_of(tuned(LOSSES), kept=["deep rate=0.01", None])
     assert frames.labels == ["flat", "tuned", "deep rate=0.01"]

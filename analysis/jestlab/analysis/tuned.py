@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .claims.best import refusal, stand_ins
-from .claims.claim import SCORE
-from .claims.measures import Measures
+from .claims.claim import SCORE, SPIKES
+from .claims.measures import LOSS, Measures
 from .colors import numbered
 from .curves import score_curves
 from .errors import NotYet, RequestError
@@ -52,7 +52,7 @@ def with_best(
         if frames.names.meant(name):
             raise RequestError(f"best: {name!r} is a run of {frames.experiment!r}: choose another name")
         labels, by = frames.only(choice["of"]).labels, choice["by"]
-        logged = store.metrics(frames.experiment, [by])
+        logged = store.metrics(frames.experiment, [LOSS if by == SPIKES else by])
         measures = Measures(frames, score_curves(frames), logged, frames.declared)
         if problem := refusal(by, [SCORE], measures):
             raise RequestError(f"best: {problem}")

@@ -73,3 +73,22 @@ def test_too_few_sizes_or_none_decide_nothing(ladder):
 def test_the_notes_of_a_table_say_what_the_difference_is(stored_ladder):
     notes = table(stored_ladder(0.8), "claims", ["study"]).notes
     assert any("exponent has no other side: its difference is a weighted sum" in note for note in notes)
+
+
+def test_a_training_metric_without_evaluations_is_tested_too(new_store, stored_run):
+    runs = [
+        stored_run(
+            "jest", [], label=f"jest size={size}", seed=seed, config={"size": size}, point={"size": size},
+            logged={"err": {1: size**-0.9 + seed * 1e-4}},
+        )
+        for size in (10, 20, 40)
+        for seed in range(3)
+    ]  # fmt: skip
+    claim = {"statement": "It falls", "of": "jest", "exponent_above": 0.5, "over": "size", "measure": "err"}
+    spec = {"claims": [claim], "metrics": {"err": {"goal": "min"}}}
+    [judged] = read(new_store().add(*runs, spec=spec).url, ["study"])
+    assert (judged.verdict, judged.gap) == ("holds", "")
+
+
+def test_an_unknown_run_is_named_before_the_sizes_that_it_lacks(ladder):
+    assert ladder(0.8, of="jets").gap == "unknown run: jets"

@@ -130,3 +130,12 @@ def test_the_page_has_the_table_and_the_figure(study):
     page = gather(study(ladder("a"), ladder("bb", 0.3)), "study")
     for kind in ("tables", "figures"):
         assert "scaling" in [part.name for section in page.sections for part in getattr(section, kind)]
+
+
+def test_options_of_the_table_may_be_texts_and_are_checked(study):
+    url = study(ladder("a"), ladder("bb", 0.3))
+    shown = table(url, "scaling", ["study"], options={"runs": "bb", "by": "selection.rule"})
+    assert shown.frame["run"].tolist() == ["bb"]
+    for wrong in ("ten", "0.5", -1, "nan", "inf", None):
+        with pytest.raises(ValueError, match=f"to is {wrong!r}: give a number above 1"):
+            table(url, "scaling", ["study"], options={"to": wrong})

@@ -102,6 +102,13 @@ def test_a_name_that_is_nobodys_is_refused_with_the_nearest(changes, place, mess
     assert refused(written).startswith(f"{place}: {message}")
 
 
+def test_an_exponent_has_no_direction_to_state_instead_of_a_goal():
+    claim = {"statement": "x", "of": "fast", "exponent_above": 1.0, "over": "training.steps"}
+    text = refused(COMPARED | {"claims": [claim | {"measure": "temperature"}]})
+    assert text.startswith("claims.0.of: temperature has no goal")
+    assert text.endswith("{goal: min}")
+
+
 @pytest.mark.parametrize(
     "written",
     [

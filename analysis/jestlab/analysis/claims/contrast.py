@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..configs import Configs
 from ..frames import DIVERGED, LOST, in_words
 from ..intervals import half_widths, moments
 from ..metrics import Metric
@@ -155,8 +155,8 @@ def contrast_of(
     """Compare the sides of a claim by an experiment's runs.
 
     Args:
-        runs: One row for each label and seed: run, label, seed, fingerprint, state, and retracted (the reason
-            why the results are wrong; empty if they aren't).
+        runs: One row for each label and seed: run, label, seed, fingerprint, config, state, and retracted
+            (the reason why the results are wrong; empty if they aren't).
     """
     names = names_in(study.spec, runs)
     tuned = {side: side.best_run(names.shown) for side in claim.sides if side.by}
@@ -166,7 +166,7 @@ def contrast_of(
         for side, measure in zip(claim.sides, claim.measures, strict=True)
     ]
     weights = _weights(sides)
-    weights, refused = _ladder(claim, weights, measures)
+    weights, refused = _ladder(claim, weights, runs)
     labels = list(dict.fromkeys(label for _, label in weights))
     terms = [(name, each) for name, label in weights for each in best.get(label, ("", [label]))[1]]
     members = list(dict.fromkeys(label for _, label in terms))
@@ -245,8 +245,8 @@ def contrast_of(
     unchosen = {name: by for name, (by, _) in best.items() if name not in {side for side, _ in chosen}}
     gaps = [
         "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
-        refused or unclear,
         f"unknown run: {', '.join(unknown)}" if unknown else "",
+        refused or unclear,
         "" if planned else "the runs have no seed in common",
         contrast.describe_fates([seed for seed in planned if seed not in completed], len(planned)),
         *(
@@ -273,11 +273,11 @@ def _weights(sides: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> dict[
     return weights
 
 
-def _ladder(claim: Claim, weights: dict[Term, float], measures: Measures) -> tuple[dict[Term, float], str]:
+def _ladder(claim: Claim, weights: dict[Term, float], runs: pd.DataFrame) -> tuple[dict[Term, float], str]:
     """Return the weights of a claim about an exponent, or the reason why it has none; else those given."""
     if claim.exponent_above is None:
         return weights, ""
-    configs = Configs(measures.frames).by_label if measures.frames else {}
+    configs = dict(zip(runs["label"], map(json.loads, runs["config"]), strict=True))
     sizes, problem = sizes_of(configs, [label for _, label in weights], claim.over)
     found = weights.values() if problem else weights_of(sizes, claim.exponent_above)
     return dict(zip(weights, found, strict=True)), problem

@@ -32,8 +32,10 @@ FAR = 6.0
 FEWEST = 50
 """Minimum number of logged points for counting spikes: fewer points don't show the usual spread."""
 
+LOSS = "loss"
+"""The metric in which spikes are counted."""
+
 _AT: dict[str, Effort] = {AT_FLOPS: "flops", AT_SECONDS: "seconds"}
-_LOSS = "loss"
 _WINDOW_SHARE, _MIN_WINDOW = 25, 5  # the running median spans 1/25 of a run, so that no spike moves it
 
 
@@ -61,7 +63,7 @@ class Measures:
             with suppress(NotYet):  # training metrics may exist before the first evaluation
                 frames = store.frames(experiment)
         names = {name for claim in study.claims for name in claim.metrics if not is_score(name)}
-        logged = {_LOSS if name == SPIKES else name for name in names}
+        logged = {LOSS if name == SPIKES else name for name in names}
         logged -= {*frames.evaluated} if frames else set()
         metrics = store.metrics(experiment, sorted(logged))
         if frames is None:
@@ -89,7 +91,7 @@ class Measures:
             places = {(label, seed) for name, label in terms if name == measure for seed in seeds}
             ends = measured = self._ends(measure)
             if measure == SPIKES:
-                loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
+                loss = self.logged[self.logged["name"] == LOSS].dropna(subset=["value"])
                 measured = {place: spike_count(points["value"]) for place, points in _by_run(loss, places)}
             elif is_score(measure) and measure != SCORE:
                 measured = self._interpolated(measure, places)
@@ -113,7 +115,7 @@ class Measures:
         """Return the final values of a measure; NaN for runs that diverged, whose value isn't finite."""
         import numpy as np
 
-        name = SCORE if is_score(measure) else _LOSS if measure == SPIKES else measure
+        name = SCORE if is_score(measure) else LOSS if measure == SPIKES else measure
         if self.curves is not None and self.frames and name in (SCORE, *self.frames.evaluated):
             ends = self.curves[self.curves["final"]]
             ends = ends[ends[name].notna() | ends["diverged"]].rename(columns={name: "value"})

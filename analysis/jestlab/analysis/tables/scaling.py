@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ def scaling_table(frames: Frames, options: Mapping[str, Any]) -> Table:
         options: Some of `OPTIONS`; the others are those of the spec's first report `scaling`.
 
     Raises:
-        ValueError: An option is unknown, x is missing, or no law can be fitted.
+        ValueError: An option is unknown, `to` isn't a number above 1, x is missing, or no law can be fitted.
     """
     if unknown := sorted({*options}.difference(OPTIONS)):
         raise RequestError(f"the table scaling has no option {unknown[0]!r}: {nearest(unknown[0], OPTIONS)}")
@@ -44,9 +45,15 @@ def scaling_table(frames: Frames, options: Mapping[str, Any]) -> Table:
         raise RequestError(
             "x is missing, the key of the size: --option x=KEY, or a report in the spec, scaling: {x: KEY}"
         )
-    frames = frames.only(given["runs"]) if given.get("runs") else frames
-    metric, to = frames.score, float(given["to"])
-    points = scored(frames, Axis(given["x"], tuple(given["by"]), to=to), frames.baseline())
+    by, kept = ([given[key]] if isinstance(given.get(key), str) else given.get(key) for key in ("by", "runs"))
+    try:
+        to = float(given["to"])
+    except (TypeError, ValueError):
+        to = math.nan
+    if not 1 < to < math.inf:
+        raise RequestError(f"to is {given['to']!r}: give a number above 1, such as 10")
+    frames, metric = frames.only(kept) if kept else frames, frames.score
+    points = scored(frames, Axis(given["x"], tuple(by or ()), to=to), frames.baseline())
     fitted, size, rows = ladders(points, given["x"]), to * points["x"].max(), []
     for own, law, _ in fitted:
         estimates: dict[str, Any] = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.analysis.claims.claim import BOTH, SPIKES, is_score
+from jestlab.analysis.claims.measures import LOSS
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
 from jestlab.analysis.efforts import EFFORTS
 from jestlab.analysis.metrics import OF_PROGRAM, UNKNOWN, Goal, Metric, Metrics, lacks_goal
@@ -22,7 +23,6 @@ _SCORE_REPORTS = ("curves", "pareto", "speedup", "against", "scaling", "step_cos
 """Reports that show only the score."""
 
 _COLUMNS = "runtime.diagnostics.columns"
-_LOSS = "loss"  # the metric in which spikes are counted
 _COMPOSITION = "composition"  # the report whose `x` is a metadata column instead of a config key
 
 
@@ -92,10 +92,10 @@ def metrics_used(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     for place, claim in _claims(spec):
         for measure in dict.fromkeys(claim.measures):
             if not is_score(measure):
-                yield (*place, "measure"), _LOSS if measure == SPIKES else measure
-    yield from ((place, _LOSS if by == SPIKES else by) for place, by, _ in _choosing(spec))
+                yield (*place, "measure"), LOSS if measure == SPIKES else measure
+    yield from ((place, LOSS if by == SPIKES else by) for place, by, _ in _choosing(spec))
     for place, report in _reports(spec):
-        default = (_LOSS,) if report["kind"] == "optimizer_spikes" else ()
+        default = (LOSS,) if report["kind"] == "optimizer_spikes" else ()
         for option, names in (("score", report.get("score")), ("metric", report.get("metric") or default)):
             yield from (((*place, option, str(i)), name) for i, name in enumerate(names or ()))
 
@@ -165,8 +165,8 @@ def _check_scores(spec: Mapping[str, Any], declared: Metrics, goals: Sequence[Go
                 name = (own or evaluations or ["*"])[0] if is_score(measure) else measure
                 raise SpecError(
                     (*place, claim.keys[-1]),
-                    f"{measure} has no goal: declare it, metrics: {{{name}: {{goal: max}}}} or "
-                    "{goal: min}; or use `above` or `below` in the claim",
+                    f"{measure} has no goal: declare it, metrics: {{{name}: {{goal: max}}}} or {{goal: min}}"
+                    + "; or use `above` or `below` in the claim" * (claim.other is not None),
                 )
 
 
