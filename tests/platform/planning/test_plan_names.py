@@ -110,6 +110,19 @@ def test_an_exponent_has_no_direction_to_state_instead_of_a_goal():
 
 
 @pytest.mark.parametrize(
+    ("sizes", "problem"),
+    [([1, 2], "size has 2 sizes"), (["a", "b", "c"], "fast size=a has no number above 0")],
+)
+def test_an_exponent_takes_three_sizes(sizes, problem):
+    claim = {"statement": "x", "of": "fast", "exponent_above": 1.0, "over": "size"}
+    written = OWN | {"claims": [claim]}
+    axes = {"axes": [{"runs": ["fast"], "grid": {"size": sizes}}]}
+    text = refused(written | axes)
+    assert text.startswith(f"claims.0.over: {problem}")
+    checked(written | {"axes": [{"runs": ["fast"], "grid": {"size": [1, 2, 4]}}]})
+
+
+@pytest.mark.parametrize(
     "written",
     [
         OWN,

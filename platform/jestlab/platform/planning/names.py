@@ -9,10 +9,12 @@ from typing import Any
 
 from jestlab.analysis.claims import Claim, parse_claims
 from jestlab.analysis.claims.claim import BOTH, SPIKES, is_score
+from jestlab.analysis.claims.ladder import sizes_of
 from jestlab.analysis.claims.measures import LOSS
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
 from jestlab.analysis.efforts import EFFORTS
 from jestlab.analysis.metrics import OF_PROGRAM, UNKNOWN, Goal, Metric, Metrics, lacks_goal
+from jestlab.analysis.names import Names
 from jestlab.analysis.units import near, some
 from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, UserError, dotted, nearest, within
@@ -38,7 +40,7 @@ def check(plan: Plan, recorded: Callable[[], Collection[str]] = tuple) -> None:
         SpecError: A metric of the score, a claim, or a report is neither declared nor recorded; the score's
             metrics differ in goal or unit; a claim uses `better_than`, or chooses the best run, for a metric
             without a goal; the metric that chooses is in the score; or no run has a config key or column that
-            a report uses.
+            a report uses, or a claim about an exponent has too few sizes.
     """
     recorded = cache(recorded)
     for part in plan.parts:
@@ -74,6 +76,19 @@ def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
         elif key != BATCH_SIZE and all(lookup(config, key) is None for config in configs):
             known = dict.fromkeys(each for config in configs for each in flat(config))
             raise SpecError(path, f"no run has {key!r} in its config: {nearest(key, known)}")
+    if not plan.waiting:  # all labels are known
+        _check_sizes(plan, spec)
+
+
+def _check_sizes(plan: Plan, spec: Mapping[str, Any]) -> None:
+    """Check that the runs of claims about exponents have enough sizes."""
+    places = {place.label: (place, run.config) for run in plan.runs for place in run.places}
+    configs = {label: config for label, (_, config) in places.items()}
+    names = Names(spec, ((place.name, label, place.point) for label, (place, _) in places.items()))
+    for path, claim in _claims(spec):
+        labels = [label for name in claim.of.of for label in names.meant(name)]
+        if claim.is_ladder and labels and (problem := sizes_of(configs, labels, claim.over)[1]):
+            raise SpecError((*path, "over"), f"{problem}: name the key of the size, and add sizes to an axis")
 
 
 def _reports(spec: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
