@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from jestlab.analysis.claims.ladder import weights_of
 from jestlab.analysis.claims.verdicts import read
+from jestlab.analysis.tables import table
 
 sizes = st.lists(st.integers(1, 60).map(lambda n: 1.2**n), min_size=3, max_size=7, unique=True)
 exponents = st.floats(0.05, 2.0)
@@ -25,8 +26,8 @@ def test_the_contrast_has_the_sign_of_the_difference_of_exponents(x, claimed, tr
 
 
 @pytest.fixture
-def ladder(new_store, stored_run):
-    """A function that stores runs over sizes, with errors 0.1 + size^-exponent, and claims about them."""
+def stored_ladder(new_store, stored_run):
+    """A function that stores runs over sizes, with errors 0.5 + size^-exponent, and claims about them."""
 
     def store(exponent, x=(10, 20, 40, 80), seeds=6, goal="min", **claim):
         generator = np.random.default_rng(1)
@@ -41,9 +42,15 @@ def ladder(new_store, stored_run):
         ]  # fmt: skip
         written = {"statement": "It scales", "of": "jest", "exponent_above": 0.5, "over": "size"} | claim
         metrics = {name: {"goal": goal} for name in runs[0].metrics}
-        return read(new_store().add(*runs, spec={"claims": [written], "metrics": metrics}).url, ["study"])[0]
+        return new_store().add(*runs, spec={"claims": [written], "metrics": metrics}).url
 
     return store
+
+
+@pytest.fixture
+def ladder(stored_ladder):
+    """A function that judges a claim about stored runs over sizes."""
+    return lambda *args, **claim: read(stored_ladder(*args, **claim), ["study"])[0]
 
 
 @pytest.mark.parametrize("goal", ["min", "max"])
@@ -61,6 +68,11 @@ def test_too_few_sizes_or_none_decide_nothing(ladder):
     few, none = ladder(0.8, x=(10, 80)), ladder(0.8, over="width")
     assert (few.verdict, few.gap) == ("undecided", "size has 2 sizes: an exponent takes 3")
     assert (none.verdict, none.gap) == ("undecided", "jest size=10 has no number above 0 in width")
+
+
+def test_the_notes_of_a_table_say_what_the_difference_is(stored_ladder):
+    notes = table(stored_ladder(0.8), "claims", ["study"]).notes
+    assert any("exponent has no other side: its difference is a weighted sum" in note for note in notes)
 
 
 def test_a_training_metric_without_evaluations_is_tested_too(new_store, stored_run):

@@ -126,7 +126,7 @@ metrics: {x/y: {goal: most}, x/z: {gaol: max}}
 => 2: question: must be a valid string
 => 3: runs.b.needs: must be a list of names of runs
 => 5: axes.0.gird: unknown key: did you mean 'grid'?
-=> 7: claims.0: must have exactly one of above, below, better_than, near, not none
+=> 7: claims.0: must have exactly one of above, below, better_than, near, exponent_above, not none
 => 9: reports.0.kind: no report 'curvs': did you mean 'curves'?
 => 10: reports.1.ovr: unknown key: did you mean 'over'?
 => 11: reports.2.over: 'flop' is not valid: did you mean 'flops'?
@@ -145,6 +145,11 @@ studies:
 => 2: studies.one.runs.a.selection.rul: unknown key
 => 2: studies.one.runs.b.loss: 'sigmod' is not valid
 => 3: studies.two.runs.a.schedule.batch_size: must be greater than 0
+runs: {a: {}}
+family: {rat: 0.05} => 2: family.rat: unknown key: did you mean 'rate'?
+runs: {a: {}}
+seeds: {until: decided, at_most: 30}
+family: {test: signed_rank} => 2: seeds.at_most: is above 20, the maximum of the test signed_rank: lower it
 """,
     # Each of these specs has one mistake, which could cause others.
     "no follow-up errors": """

@@ -173,6 +173,11 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
         f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}; "
         "verdicts have other tests, so a claim may be decided although its interval includes 0"
     )
+    if any(each.claim.is_ladder for each in judged):
+        yield (
+            "a claim about an exponent has no other side: its difference is a weighted sum of the values at "
+            "all sizes, which is 0 on average if the exponent is the one in the claim"
+        )
     yield from dict.fromkeys(_test(each.judging) for each in judged)
     yield from dict.fromkeys(_bound(each.judging) for each in judged)
     yield f"one-sided p: {_CHANCE}; a claim is decided once it is at most {_bounds(judged)}"

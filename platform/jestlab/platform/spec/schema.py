@@ -117,6 +117,9 @@ class Record(BaseModel):
         }
 
 
+_FAMILY = {"anyOf": [Family.model_json_schema(), {"const": "none"}]}
+
+
 class StudySpec(BaseModel):
     """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
@@ -172,7 +175,7 @@ class StudySpec(BaseModel):
     reports: Annotated[tuple[Annotated[Report, BeforeValidator(_report)], ...], BeforeValidator(listed)] = ()
     figure: Sheet | None = None
     claims: Annotated[tuple[Claim, ...], AfterValidator(_distinct)] = ()
-    family: Annotated[Family, WithJsonSchema({"type": ["object", "string"]})] = Family()
+    family: Annotated[Family, WithJsonSchema(_FAMILY)] = Family()
     metrics: dict[str, Metric] = {}
     score: Annotated[tuple[Annotated[str, Field(pattern=".+/.+")], ...], BeforeValidator(listed)] = ()
     adopted: _Texts = ()
@@ -280,7 +283,7 @@ class StudySpec(BaseModel):
         for path, part in [((), self), *(((STUDIES, name), part) for name, part in self.studies.items())]:
             seeds = part.seeds if isinstance(part.seeds, Until) else Until(until="decided")
             if "at_most" in seeds.model_fields_set and seeds.at_most > most:
-                problem = f"is above {most}, the maximum of the test {self.family.test}"
+                problem = f"is above {most}, the maximum of the test {self.family.test}: lower it"
                 yield SpecError((*path, "seeds", "at_most"), problem)
         for name, part in self.studies.items():
             if name == self.name:
