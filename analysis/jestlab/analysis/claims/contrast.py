@@ -143,9 +143,8 @@ class Contrast:
     def describe_fates(self, seeds: Sequence[int], total: int) -> str:
         """Describe the runs without a finite value in some seeds, out of a total number of seeds."""
         fates = {label: [self._fate(label, seed) for seed in seeds] for label in self.labels}
-        texts = [
-            f"{self.names.shown[name]} {text}" for name in fates if (text := in_words(fates[name], total))
-        ]
+        counted = {name: in_words(fates[name], total) for name in fates}
+        texts = [f"{self.names.shown[name]} {text}" for name, text in counted.items() if text]
         return "; ".join(texts[:_MAX_NAMED]) + " …" * (len(texts) > _MAX_NAMED)
 
 
