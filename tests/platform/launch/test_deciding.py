@@ -140,7 +140,7 @@ def test_a_round_that_is_refused_ends_a_launch_with_reports(root, machine, monke
     spec = write_study(root.parent, **JOINT, reports=["table"])
     done = labs.here("launch", spec, "--max-chip-hours", "20", root=root)
     assert done.returncode == 1 and done.stderr == ""
-    assert "no further round: the 2 runs to do would take 60.0 chip-hours, more than " in done.stdout
+    assert "no further round: the 4 runs to do would take 120 chip-hours, more than " in done.stdout
     assert "no further run was launched" in done.stdout and "nothing was launched" not in done.stdout
     assert seeds(root) == {"uniform": 3, "joint": 3}
     assert (root / "reports" / "toy" / "table.md").is_file() and "claims:" in done.stdout
