@@ -48,7 +48,8 @@ def test_launches_a_study_as_registered(write, jestlab, launched):
     assert "toy has no claims: write `claims` in its spec" in refused and refused.count("\n") == 1
     spec = write()
     first = jestlab("register", spec)
-    assert first.startswith("toy is registered: 2 claims, an error rate of at most 5% for all together; digest ")
+    bound = "an error rate of at most 5% for all together"
+    assert first.startswith(f"toy is registered: 2 claims, {bound}; digest ")
     assert jestlab("register", spec).startswith("toy was registered before")
     text, changes = launched(spec)
     assert changes == {"Joint is better": "", "Other is better": ""} and "exploratory" not in text
