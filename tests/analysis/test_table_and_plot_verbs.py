@@ -104,7 +104,7 @@ def test_invalid_options_name_the_flag_and_a_figure_what_it_lacks(jestlab):
             1,
             "experiment 'study' makes no claims: write some under `claims` in its spec",
         ),
-        ("table claims study --baseline uniform", 1, "each claim names what it compares"),
+        ("table claims study --baseline uniform", 1, "claims name their runs and measures"),
     ):
         found = jestlab(*command.split())
         assert found[:2] == (code, "") and found[2].startswith(f"jestlab: {message}")

@@ -54,7 +54,7 @@ class Frames:
         spec: The study as it was last launched; empty if unknown.
         declared: Goals and units of the metrics, from `results.metrics_of`.
         colors: Label → its color, also for labels that are left out of `runs`.
-        chosen: Label and seed → label of the run that it stands for; only labels from `tuned.with_best`.
+        chosen: Label and seed → label of the run that it represents; only labels from `tuned.with_best`.
         about: Label → a clause about it for notes; only the same labels.
     """
 
@@ -267,7 +267,7 @@ class Frames:
         return replace(self, runs=runs, scores=scores, costs=costs)
 
     def with_chosen(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Append the rows of `chosen` runs, under the labels that stand for these runs.
+        """Append the rows of `chosen` runs, under the labels that represent these runs.
 
         Args:
             rows: Rows of runs, with columns label, seed, and optionally run.

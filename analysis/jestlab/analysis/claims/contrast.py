@@ -1,4 +1,4 @@
-"""Contrasts: the difference between the two sides of a claim, for each seed, with what is missing."""
+"""Contrasts: the difference between the two sides of a claim, for each seed, and its missing results."""
 
 from __future__ import annotations
 
@@ -164,8 +164,7 @@ def contrast_of(
         (measure, [tuned[side]] if side in tuned else _labels(names, side.of), _labels(names, side.minus))
         for side, measure in zip(claim.sides, claim.measures, strict=True)
     ]
-    weights = _weights(sides)
-    weights, refused = _ladder(claim, weights, runs)
+    weights, refused = _ladder(claim, _weights(sides), runs)
     labels = list(dict.fromkeys(label for _, label in weights))
     terms = [(name, each) for name, label in weights for each in best.get(label, ("", [label]))[1]]
     members = list(dict.fromkeys(label for _, label in terms))

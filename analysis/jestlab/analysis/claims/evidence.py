@@ -51,7 +51,7 @@ class Evidence:
 
     Attributes:
         verdict: The decision at the given level.
-        seeds: Number of seeds up to the decision; all seeds if there is no decision.
+        seeds: Number of seeds up to the decision; all seeds of an undecided claim.
         chance: The p-value of the more likely verdict; at most the level if the claim is decided.
         agree: Number of seeds whose difference agrees with the claim.
         low: Lower bound of the mean (t-test) or of the median at the given level; infinite or NaN with too
@@ -149,15 +149,11 @@ class Sample:
     def _p_values(self) -> Floats:
         return self.test_all(self.values)
 
-    def test_futures(self, effect: float | None = None) -> Floats:
-        """Return the p-values of possible futures, [future, look]; see `forecast.futures`."""
-        assert self.at_most is not None
-        p_values: Floats = self.test_all(futures(self.values, self.at_most, effect)).min(axis=0)
-        return p_values
-
     @cached_property
     def _future(self) -> Floats:
-        return self.test_futures()
+        """The p-values of possible futures, [future, look]; see `forecast.futures`."""
+        p_values: Floats = self.test_all(futures(self.values, self.at_most or 0)).min(axis=0)
+        return p_values
 
     def test_all(self, values: Floats) -> Floats:
         """Test differences, [..., seeds].
@@ -201,7 +197,7 @@ def planned(effect: float, level: float, at_most: int, test: TestName | None) ->
         level: Level of the claim.
     """
     sample = Sample((), "above", limit=level, at_most=at_most, test=test)
-    return ended(sample.test_futures(effect), level, 0)
+    return ended(sample.test_all(futures(sample.values, at_most, effect)).min(axis=0), level, 0)
 
 
 def _student(values: Floats, threshold: float, is_inclusive: bool) -> Floats:

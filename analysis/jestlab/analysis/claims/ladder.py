@@ -20,7 +20,7 @@ FEWEST = 3
 
 
 def sizes_of(configs: Mapping[str, Any], labels: Sequence[str], key: str) -> tuple[list[float], str]:
-    """Return the size of each label, or the reason why there are none.
+    """Return the size of each label, or an error message.
 
     Args:
         configs: Label → config.

@@ -307,7 +307,7 @@ def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
 
 
 def about_lost(frames: Frames, labels: Collection[str]) -> list[str]:
-    """Describe the labels that stand for the best of others, and those that lost seeds."""
+    """Describe the labels that represent the best of others, and those that lost seeds."""
     best = [f"{label}: {frames.about[label]}." for label in labels if label in frames.about]
     lost = [f"{frames.shown[label]} {frames.lost[label]}." for label in labels if label in frames.lost]
     lost += ["Means are over the seeds that remain; such curves are finely dotted."] * bool(lost)

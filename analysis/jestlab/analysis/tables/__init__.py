@@ -103,7 +103,7 @@ def table(
         result = custom_table(code, access, options or {})
     elif name == "claims":
         if baseline is not None or score or best:
-            raise RequestError("each claim names what it compares: leave out baseline, score, and best")
+            raise RequestError("claims name their runs and measures: leave out baseline, score, and best")
         result = _claims(store, studies, shape.digits)
     elif name == "scaling":
         from .scaling import scaling_table  # imports NumPy and the figures, which import tables

@@ -156,7 +156,7 @@ class TableOptions(Options):
         if self.options and self.name in TABLES and self.name != "scaling":
             raise ValueError(f"the table {self.name} is built in: leave out `options`")
         if self.name == "claims" and (self.score or self.best):
-            raise ValueError("claims name what they compare: leave out `score` and `best`")
+            raise ValueError("claims name their runs and measures: leave out `score` and `best`")
         return self
 
 
