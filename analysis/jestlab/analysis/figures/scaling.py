@@ -124,7 +124,7 @@ def _table(
 
 def _column(key: str, header: str, metric: Metric) -> Column:
     def text(row: Record) -> str:
-        estimate = (row[f"{key}{end}"] for end in _ENDS)
-        return show.interval(*estimate, metric).replace("inf", "∞")
+        value, low, high = (row[f"{key}{end}"] for end in _ENDS)
+        return show.interval(value, low, high, metric).replace("inf", "∞")
 
     return Column(key, header, text, formula=f"{header} of {_HOW}", inputs=("score",), importance=80)
