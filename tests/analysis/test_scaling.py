@@ -39,7 +39,7 @@ def test_intervals_of_little_noise_are_those_of_the_linear_model():
     rows = {"c": inverse[0], "b": inverse[2], "at": gradient(np.array(800.0)) @ inverse}
     t = 2.3534  # of 3 degrees of freedom, 95%
     half = {name: t * (y @ row).std(ddof=1) / 2 for name, row in rows.items()}
-    for name, found in {"c": law.offset, "b": law.exponent, "at": law.at([800.0])[:, 0]}.items():
+    for name, found in {"c": law.offset, "b": law.exponent, "at": law.at([800.0])[:, 0].tolist()}.items():
         assert found[2] - found[0] == pytest.approx(half[name], rel=0.02)
         assert found[0] - found[1] == pytest.approx(half[name], rel=0.02)
 

@@ -90,9 +90,9 @@ def simulated(
             fitted = PowerLaw(x, values)
         except NotYet:
             continue
-        ends = fitted.at([far])[1:, 0] - 1.0, fitted.exponent[1:]
-        truths = zip(ends, (true, exponent), strict=True)
-        outcomes.append([low <= truth <= high for (low, high), truth in truths])
+        _, low, high = fitted.at([far])[:, 0]
+        _, least, most = fitted.exponent
+        outcomes.append([low <= 1.0 + true <= high, least <= exponent <= most])
     shares = np.mean(outcomes, axis=0).tolist()
     shares += [verdicts.count(verdict) / studies for verdict in ("holds", "does not hold")]
     names = ("law", "exponent_covered", "wrong_above", "wrong_below")

@@ -41,7 +41,7 @@ class PowerLaw:
         sizes: x, [k].
         exponent: b and the ends of its interval; the upper end may be infinite.
         offset: c and the ends of its interval, or NaN if b may be 0: then, c and a compensate each other.
-        note: What the results don't tell about b or c, and why; else empty.
+        note: A sentence on b or c if the results don't bound it; else empty.
     """
 
     def __init__(self, sizes: npt.ArrayLike, values: npt.ArrayLike) -> None:

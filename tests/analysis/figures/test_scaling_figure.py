@@ -99,6 +99,7 @@ def test_what_a_law_lacks_is_reported(study):
     )  # fmt: skip
     plot = draw("scaling", url, "study", x="width")
     found = plot.table
+    assert found is not None
     for note in (
         "few: a fit takes 3 sizes and 2 seeds that completed at all of them, not 2 and 3",
         "one: without seed 1, which lacks a size; without seed 2, which lacks a size; a fit takes 3 sizes",
@@ -128,11 +129,11 @@ def test_requests_that_cannot_be_answered_name_the_remedy(study):
 def test_the_page_has_the_table_of_each_figure(study):
     reports = [{"kind": "scaling", "x": "width", "to": to} for to in (10.0, 2.0)]
     page = gather(study(ladder("a"), ladder("bb", 0.3), spec={"reports": reports}), "study")
-    found = {part.name: part for kind in (page.tables, page.figures) for part in kind}
-    for name, end in (("scaling", "at 800"), ("scaling-2", "at 160")):
-        assert found[name].plot.table.columns[3].header == f"{end} (%) ↑"
-        shown = found[f"{name}-table"].table
-        assert shown.markdown() == found[name].plot.table.markdown()
+    tables = {part.name: part.table for part in page.tables}
+    for part, end in zip([part for part in page.figures if "scaling" in part.name], (800, 160), strict=True):
+        assert part.plot.table is not None
+        assert part.plot.table.columns[3].header == f"at {end} (%) ↑"
+        assert tables[f"{part.name}-table"].markdown() == part.plot.table.markdown()
 
 
 def test_a_table_in_a_spec_has_its_own_options(study):
