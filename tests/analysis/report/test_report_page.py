@@ -234,6 +234,11 @@ def test_no_network_access(opened, page):
     ) == "refused"  # fmt: skip
 
 
+def test_figures_next_to_images_are_as_wide_as_these(shown):
+    widths = "[...document.querySelectorAll('.figures > .figure')].map(each => each.clientWidth)"
+    assert set(shown.tab.evaluate(widths)) == {715}
+
+
 @full
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
