@@ -38,7 +38,6 @@ class PowerLaw:
     Sizes are scaled: their logarithms u have mean 0 and range 1. The exponent of e^u is the steepness.
 
     Attributes:
-        sizes: x, [k].
         exponent: b and the ends of its interval; the upper end may be infinite.
         offset: c and the ends of its interval, or NaN if b may be 0: then, c and a compensate each other.
         note: A sentence on b or c if the results don't bound it; else empty.
@@ -54,7 +53,7 @@ class PowerLaw:
         Raises:
             NotYet: There are too few sizes or seeds, the fit doesn't converge, or b isn't identified.
         """
-        self.sizes, self._values = np.asarray(sizes, float), np.asarray(values, float)
+        self._sizes, self._values = np.asarray(sizes, float), np.asarray(values, float)
         n, k = self._values.shape
         if n < 2 or k < 3:
             raise NotYet(f"a fit takes 3 sizes and 2 seeds that completed at all of them, not {k} and {n}")
@@ -73,7 +72,7 @@ class PowerLaw:
         is_near = excess <= self._rooms(np.eye(3)[2:])
         if is_near[0]:
             raise NotYet(f"the exponent isn't identified, and nothing can be predicted: {_REMEDY}")
-        span = math.log(self.sizes[-1] / self.sizes[0])
+        span = math.log(self._sizes[-1] / self._sizes[0])
         low, high = (grid[is_near][[0, -1]] / span).tolist()
         self.exponent, self.offset, end = [steepness / span, low, high], 3 * [math.nan], [math.inf]
         self.note = f"the offset isn't identified, since the exponent may be 0: {_REMEDY}"
@@ -92,19 +91,19 @@ class PowerLaw:
         is_near = self._profile[-1] <= rooms.max()
         grid, center, slope, spread, excess = self._profile[:, is_near, None]
         away = _basis(grid[:, 0], self._scaled(x)) - center
-        half = np.sqrt(np.maximum(rooms - excess, 0.0) * (1 / len(self.sizes) + away**2 / spread))
+        half = np.sqrt(np.maximum(rooms - excess, 0.0) * (1 / len(self._sizes) + away**2 / spread))
         law, outside = self._values.mean() + slope * away, np.where(excess <= rooms, 0.0, math.inf)
         ends = (law - half + outside).min(axis=0), (law + half - outside).max(axis=0)
         return np.stack([law[excess[:, 0] == 0][0], *ends])
 
     def _scaled(self, x: npt.ArrayLike) -> Floats:
-        logs = np.log(self.sizes)
+        logs = np.log(self._sizes)
         scaled: Floats = np.minimum((np.log(x) - logs.mean()) / np.ptp(logs), _FAR)
         return scaled
 
     def _lines(self, steepness: Floats) -> tuple[Floats, ...]:
         """Fit a line over the basis of each steepness; return center, slope, squares of x, squares left."""
-        powers, y = _basis(steepness, self._scaled(self.sizes)), self._values.mean(axis=0)
+        powers, y = _basis(steepness, self._scaled(self._sizes)), self._values.mean(axis=0)
         center = powers.mean(axis=-1)
         away, heights = powers - center[:, None], y - y.mean()
         spread = (away**2).sum(axis=-1)
@@ -122,7 +121,7 @@ class PowerLaw:
 
         Its root is half the confidence interval of the means in the direction that moves the value.
         """
-        moved = derivatives @ np.linalg.pinv(self._derivatives(self.sizes))  # by the means, [m, k]
+        moved = derivatives @ np.linalg.pinv(self._derivatives(self._sizes))  # by the means, [m, k]
         lengths = np.maximum(np.linalg.norm(moved, axis=1), 1e-300)
         deviations = (self._values @ moved.T / lengths).std(axis=0, ddof=1)
         return half_widths(deviations, len(self._values), BAND) ** 2

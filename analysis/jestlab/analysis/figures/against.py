@@ -132,8 +132,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     data = _summarized(points)
     data["title"] = [frames.names.value(axis.split, panel) if axis.split else "" for panel in data["panel"]]
     efforts = {str(effort): words.axis for effort, words in WORDS.items()}
-    x_label = axis.label or frames.names.key(axis.key) or efforts.get(axis.key, axis.key)
-    data["x_label"] = x_label
+    data["x_label"] = x_label = axis.label or frames.names.key(axis.key) or efforts.get(axis.key, axis.key)
     data["text"], look = data["line"], looks_of(frames)
     data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]

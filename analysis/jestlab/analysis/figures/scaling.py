@@ -31,11 +31,7 @@ _NUMBERS = [f"{key}{end}" for key in ("exponent", "offset", "predicted") for end
 
 
 def scaling(
-    frames: Frames,
-    x: str,
-    by: Sequence[str] = (),
-    to: float = 10.0,
-    baseline: str | None = None,
+    frames: Frames, x: str, by: Sequence[str] = (), to: float = 10.0, baseline: str | None = None
 ) -> Plot:
     """Plot the final score over sizes, of references as well, with the power law of each line.
 
@@ -68,7 +64,8 @@ def scaling(
         try:
             law = PowerLaw(wide.columns, values)
             about += [law.note] if law.note else []
-            for start, stop, dash in ((*law.sizes[[0, -1]], "-"), (law.sizes[-1], end, "--")):
+            first, last = own["x"].min(), own["x"].max()
+            for start, stop, dash in ((first, last, "-"), (last, end, "--")):
                 sizes = np.geomspace(start, stop, _POINTS)
                 y, low, high = law.at(sizes)
                 curve = {"x": sizes, "y": y, "low": low, "high": high, "line": line, "dash": dash}
@@ -83,9 +80,8 @@ def scaling(
         used.append(own[own["seed"].isin(values.index)])
     if not curves:
         raise NotYet(f"no power law over {x}: {notes[0]}")
-    laws = pd.concat(curves).merge(
-        looks[["line", "panel", "title", "x_label", "y_label", "color"]], on="line"
-    )
+    same = ["line", "panel", "title", "x_label", "y_label", "color"]
+    laws = pd.concat(curves).merge(looks[same], on="line")
     laws["text"] = laws["line"].where(laws["dash"] == "--", "")  # the name, at the end of the curve
     has_law = (plot.data["kind"] == "mean") & plot.data["line"].isin(laws["line"])
     plot.data.loc[has_law, ["dash", "text"]] = ["none", ""]
