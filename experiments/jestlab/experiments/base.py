@@ -6,7 +6,7 @@ Each study only defines its variants. Settings that depend on the scale are defi
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -289,9 +289,17 @@ def guide(
     study.runs[cache(name)] = {"program": "embed", "reference": name}
 
 
-def toy(scale: str, reason: str) -> str | None:
-    """Return a reason why a claim may fail at toy scale; None at other scales: `claim(…, unless=toy(…))`."""
-    return reason if scale == "smoke" else None
+def claims_of(scale: str, source: str) -> Callable[..., dict[str, Any]]:
+    """Return a function that states claims of a figure or table of the paper, like `spec.claim`.
+
+    Its argument `toy` is a reason why the claim may fail at toy scale.
+    """
+
+    def claim(statement: str, toy: str = "", **options: Any) -> dict[str, Any]:
+        unless = toy if toy and scale == "smoke" else None
+        return spec.claim(statement, **{"source": source, "unless": unless, **options})
+
+    return claim
 
 
 def cache(reference: str = "reference") -> str:
