@@ -51,7 +51,7 @@ _COLUMNS = 100  # of pixels: a curve has at most five points in each
 
 
 @dataclass(frozen=True)
-class Recorded:
+class _Recorded:
     """One recorded metric over training.
 
     Attributes:
@@ -73,7 +73,8 @@ def learning_curves(
     over: Over | None = None,
     scope: Scope = "scoring",
     *,
-    shown: Sequence[Recorded] = (),
+    store: str | Snapshot = "",
+    metric: Sequence[str] = (),
     smooth: int | None = None,
     highlight: Sequence[str] = (),
 ) -> Plot:
@@ -86,7 +87,9 @@ def learning_curves(
         baseline: Label or run; by default the study's baseline.
         over: Unit of the horizontal axis; None for the first known of examples seen, seconds, and steps.
         scope: Which FLOPs count.
-        shown: Metrics in place of the score, from `recorded`; several have a panel each.
+        store: The store of the results, which is read for `metric` only.
+        metric: Recorded metrics in place of the score: names of evaluations (`shapes/zero_shot`) and of
+            training metrics (`loss`); several have a panel each.
         smooth: Number of recorded points in a running mean over the curve of each seed; if even, one more.
         highlight: Labels or runs in color, like the baseline; the others are thin and gray. By default the
             best, if there are many.
@@ -98,15 +101,16 @@ def learning_curves(
         is "other".
 
     Raises:
-        ValueError: Nothing can be drawn yet, the baseline or a label is unknown, or there is neither a score
-            (`Frames.score`) nor a metric.
+        ValueError: Nothing can be drawn yet, the baseline or a label is unknown, a metric has not been
+            recorded, or there is neither a score (`Frames.score`) nor a metric.
     """
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    measured = list(shown) or [
-        Recorded("score", frames.score, score_curves(frames, scope), score_axis(frames))
-    ]
+    if metric:
+        measured = _recorded(store, frames, metric, scope)
+    else:
+        measured = [_Recorded("score", frames.score, score_curves(frames, scope), score_axis(frames))]
     efforts = (effort for effort in ("examples_seen", "seconds") if effort in known(measured[0].curves))
     over = over or cast(Over, next(efforts, "steps"))
     parts, lost = [], []
@@ -128,15 +132,15 @@ def learning_curves(
         part["log"], part["in_percent"] = values.metric.scale == "log", values.metric.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True)
-    metric, sentences = measured[0].metric, [] if shown else [what_score_is(frames)]
+    first, sentences = measured[0], [] if metric else [what_score_is(frames)]
     rivals = data["role"] == "competitor"
-    is_first = (data["panel"] == measured[0].name) & (data["kind"] == "mean")
+    is_first = (data["panel"] == first.name) & (data["kind"] == "mean")
     ends = data[rivals & is_first].drop_duplicates("label", keep="last")
     colored = set(frames.only(highlight).labels if highlight else data["label"])
     if not highlight and len(ends) >= _MOST_COLORED:
-        best = ends.sort_values("mean", ascending=metric.goal == "min", kind="stable")[: _MOST_COLORED - 1]
-        colored = set(best["label"])
-        sentences.append(f"In color: {frames.shown[compared]} and the best {len(best)} of {len(ends)}.")
+        ranked = ends.sort_values("mean", ascending=first.metric.goal == "min", kind="stable")
+        colored = set(ranked["label"][: _MOST_COLORED - 1])
+        sentences.append(f"In color: {frames.shown[compared]} and the best {len(colored)} of {len(ends)}.")
     if (rest := rivals & ~data["label"].isin(colored)).any():
         data.loc[rest, "role"] = "other"
         sentences.append("Gray: the other runs.")
@@ -149,12 +153,12 @@ def learning_curves(
         sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)
     if len(measured) == 1:
-        sentences += about_references(frames, data, metric)
+        sentences += about_references(frames, data, first.metric)
     if over == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x_label = "steps" if over == "steps" else WORDS[over].axis
-    words = Texts(title(frames), " ".join(sentences), x_label, str(data["y_label"].iloc[0]), metric)
-    name = "_".join(["curves", *(re.sub(r"\W+", "_", values.name) for values in shown)])
+    words = Texts(title(frames), " ".join(sentences), x_label, first.axis, first.metric)
+    name = "_".join(["curves", *(re.sub(r"\W+", "_", each) for each in metric)])
     return Plot(name, data, words, _draw)
 
 
@@ -180,18 +184,8 @@ def _thinned(data: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 @opens_store
-def recorded(
-    store: Snapshot, frames: Frames, names: Sequence[str], scope: Scope = "scoring"
-) -> list[Recorded]:
-    """Read metrics that runs have recorded.
-
-    Args:
-        names: Names of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
-        scope: Which FLOPs count.
-
-    Raises:
-        ValueError: A metric has not been recorded; the message suggests a similar name.
-    """
+def _recorded(store: Snapshot, frames: Frames, names: Sequence[str], scope: Scope) -> list[_Recorded]:
+    """Read metrics that runs have recorded; the message about an unknown one suggests a similar name."""
     of_training = [name for name in names if name not in frames.evaluated]
     logged = store.metrics(frames.experiment, [*of_training, "examples_seen"] if of_training else [])
     logged = frames.with_chosen(logged)
@@ -210,7 +204,7 @@ def recorded(
             _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
         )
         axis = value_label(metric, metric.name or NAMES.get(name, name))
-        metrics.append(Recorded(name, metric, curves, axis))
+        metrics.append(_Recorded(name, metric, curves, axis))
     return metrics
 
 
