@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..colors import in_order
 from ..errors import NotYet
 from ..frames import Frames
-from ..intervals import half_widths
+from ..intervals import of_groups
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from .axes import count_axis, draw_band
@@ -112,10 +112,8 @@ def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
 
 def _lines(metrics: pd.DataFrame) -> list[pd.DataFrame]:
     """Return the lines over iterations, and those over filtering ratios: means over seeds."""
-    values = metrics.groupby(["name", "step"])["value"].agg(["mean", "std", "size"])
-    half = half_widths(values["std"], values["size"])
-    means: Any = values.assign(value=values["mean"], low=values["mean"] - half, high=values["mean"] + half)
-    means = means.reset_index()
+    means: Any = of_groups(metrics["value"], [metrics["name"], metrics["step"]]).sort_index().reset_index()
+    means = means.rename(columns={"mean": "value"})
     means = means.join(means["name"].str.split("/", n=3, expand=True).reindex(columns=range(4)))
     rules = means[(means[0] == "learnability") & means[1].isin(_RULES)]
     x = rules["step"].where(rules[1].isin(_ITERATIVE))  # other rules only have a result

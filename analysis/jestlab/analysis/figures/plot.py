@@ -15,7 +15,7 @@ from ..efforts import WORDS, unit
 from ..errors import NotYet
 from ..files import write_whole
 from ..frames import DIVERGED, UNEVALUATED, Frames
-from ..intervals import HUGE, half_widths, of_groups
+from ..intervals import HUGE, of_groups
 from ..metrics import UNKNOWN, Metric
 from ..sheet import NONE, PLAIN, Sheet
 from .style import SURVIVORS, UNCERTAINTY, Look, applied, looks
@@ -214,11 +214,8 @@ def mean_intervals(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataF
     Returns:
         A row for each group: mean, std, count, low, high. For a single value, both ends are the mean.
     """
-    import pandas as pd
-
     means = of_groups(values, groups)
-    half = pd.Series(half_widths(means["std"], means["count"]), means.index).fillna(0.0)
-    return means.assign(low=means["mean"] - half, high=means["mean"] + half)
+    return means.assign(**{end: means[end].fillna(means["mean"]) for end in ("low", "high")})
 
 
 def texts(frames: Frames) -> dict[str, str]:

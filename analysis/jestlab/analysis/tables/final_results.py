@@ -13,7 +13,7 @@ from ..curves import score_curves, speedups
 from ..efforts import WORDS, Effort, known
 from ..errors import NotYet
 from ..frames import DIVERGED, LOST, Frames
-from ..intervals import censored_median, half_widths, of_groups, to_match
+from ..intervals import censored_median, of_groups, to_match
 from ..metrics import Metric
 from .core import ESSENTIAL, Column, Table
 
@@ -68,13 +68,11 @@ class Finals:
         rows["lost"] = [frames.lost.get(str(label), "") for label in rows.index]
         rows["diverged"] = [DIVERGED in frames.fates[str(label)] for label in rows.index]
         for name in [*frames.metrics, "score", "delta"]:
-            statistics = of_groups(self.runs[name], self.runs["label"])
-            rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = statistics
-            half = half_widths(rows[f"{name}_std"], rows[f"{name}_seeds"])
+            parts = [f"{name}_{part}" for part in ("mean", "std", "seeds", "low", "high")]
+            rows[parts] = of_groups(self.runs[name], self.runs["label"])
             # If a seed diverged, the others are a biased selection.
-            half[rows["diverged"] | (name == "delta" and DIVERGED in frames.fates[self.baseline])] = math.nan
-            mean = rows[f"{name}_mean"]
-            rows[f"{name}_low"], rows[f"{name}_high"] = mean - half, mean + half
+            is_biased = rows["diverged"] | (name == "delta" and DIVERGED in frames.fates[self.baseline])
+            rows.loc[is_biased, parts[-2:]] = math.nan
         counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
         rows[counts] = rows[counts].fillna(0).astype(int)
         for effort in self.efforts:

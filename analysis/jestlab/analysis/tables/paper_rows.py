@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..configs import Configs
-from ..intervals import half_widths, of_groups
+from ..intervals import of_groups
 from ..published.cell import DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .final_results import Finals
 
@@ -103,10 +103,8 @@ def _own_rows(final: Finals, pair: bool, with_published: bool) -> tuple[pd.DataF
     )
     for name in values:
         statistics = of_groups(parts[name], parts["label"]).reindex(labels)
-        mean, std, count = (statistics[part].to_numpy() for part in ("mean", "std", "count"))
-        half = half_widths(std, count)
-        half[by_label["diverged"].to_numpy()] = math.nan  # the other seeds are a biased selection
-        rows[name], rows[f"{name}_low"], rows[f"{name}_high"] = mean, mean - half, mean + half
+        statistics.loc[by_label["diverged"], ["low", "high"]] = math.nan  # the other seeds are biased
+        rows[[name, f"{name}_low", f"{name}_high"]] = statistics[["mean", "low", "high"]].to_numpy()
         rows[f"{name}_seeds"] = statistics["count"].fillna(0).to_numpy(int)
     for end in ("low", "high"):
         rows[f"{DELTA}_{end}"] = by_label[f"delta_{end}"].to_numpy()
