@@ -404,14 +404,14 @@ def test_controls_drive_the_figures(opened, page, results):
     lines, bands = (tab.locator(f"#curves .plot .{part}") for part in ("line", "band"))
     assert bands.count() == lines.count() == 3
     assert tab.locator("#curves .plot .seed").count() == 9  # three seeds each
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     tab.locator("#curves .runs label", has_text="joint").locator("input").uncheck()
     assert lines.count() == bands.count() == 2
     tab.locator("#curves .runs button", has_text="None").click()
     assert lines.count() == 0
     tab.locator("#curves .runs button", has_text="All").click()
     assert lines.count() == 4  # the reference, too
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     before = tab.evaluate(TICKS)
     for side in ("x", "y"):
         button = tab.locator("#curves .tools button", has_text=f"log {side}")
@@ -481,7 +481,7 @@ def test_a_label_has_one_color_in_all_figures_and_at_every_visit(opened, page, r
         label: f"rgb({', '.join(str(int(color[i : i + 2], 16)) for i in (1, 3, 5))})"
         for label, color in expected.items()
     }
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     tab.locator("#curves .runs label", has_text="independent").locator("input").uncheck()
     fewer = tab.evaluate(COLORS)["curves"]
     assert fewer == {label: color for label, color in found["curves"].items() if label != "independent"}
@@ -509,7 +509,7 @@ def test_names_overlap_neither_each_other_nor_the_edge_and_many_are_in_a_legend(
         for a, b in itertools.combinations(boxes, 2):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
     assert tab.locator("#curves .line").count() == 8
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     tab.locator("#curves .runs button", has_text="All").click()
     assert tab.locator("#curves .end").count() == 0
     assert tab.locator("#curves .legend li").count() == 9
@@ -599,7 +599,7 @@ def test_the_data_of_a_figure_as_a_table(opened, printed, page):
     for label in ("uniform", "independent", "joint"):
         mean = next(line for line in lines if line[0] == label and line[1].startswith("mean"))
         assert mean[3] in summary.cell(label, score).text
-    shown.tab.locator("#pareto .runs summary").click()
+    shown.tab.locator("#pareto button.runs").click()
     shown.tab.locator("#pareto .runs label", has_text="joint").click()
     numbers = shown.tab.locator("#pareto .numbers .scroll")
     until(shown.tab, lambda: "joint" not in numbers.text_content())
