@@ -9,7 +9,7 @@ from ..colors import in_order
 from ..errors import NotYet
 from ..frames import Frames
 from ..intervals import of_groups
-from ..results import Snapshot, opens_store
+from ..results import Snapshot, opens_store, runs_of
 from ..sheet import Sheet
 from .axes import count_axis, draw_band
 from .panels import finish, panels, titled
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_RUNS = """
-    SELECT run, label, seed, position, fingerprint, state, point, config
-    FROM v_runs WHERE experiment = :experiment AND program = 'diagnose'"""
 _MEASURED = """
     SELECT seed, name, step, value FROM v_metrics WHERE experiment = :experiment AND label = :label"""
 _RULES = ("uniform", "independent", "joint", "gibbs", "greedy")
@@ -82,8 +79,8 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
 def _measured(store: Snapshot, experiment: str, run: str | None) -> tuple[str, dict[str, Any], pd.DataFrame]:
     """Return the question, the config of a run's first seed, and the metrics of its completed seeds."""
     store.check_known(experiment)
-    runs = store.select(_RUNS, experiment=experiment)
-    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    runs = store.once(runs_of, experiment)
+    runs = runs[runs["program"] == "diagnose"].reset_index(drop=True)
     if runs.empty:
         raise NotYet(f"experiment {experiment!r} has no run of the program diagnose")
     question, spec = store.study(experiment)

@@ -123,7 +123,7 @@ def learning_curves(
         if curves.empty:
             missing = f"no {values.name} to draw over {over} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
-        part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []), ["label"])
+        part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared), ["label"])
         part["kind"], part["seed"] = "mean", math.nan
         if part.loc[part["role"] != "reference", "label"].nunique() <= _MOST_COLORED:
             part = pd.concat([part, _seeds(part, of_seeds, column)], ignore_index=True)

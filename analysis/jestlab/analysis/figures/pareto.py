@@ -91,7 +91,8 @@ def pareto(
         paths = paths.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]]
         parts.append(paths.assign(kind="trajectory"))
     points = pd.concat(parts, ignore_index=True)
-    data = styled(frames, points, compared, ["score", "low", "high"])
+    points[["score", "low", "high"]] *= metric.factor
+    data = styled(frames, points, compared)
     is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
     data["is_named"] = is_main | (len(means) <= _MOST_NAMED)
     of_means = data[data["kind"] == "mean"]
@@ -107,7 +108,7 @@ def pareto(
         "Named: the front and the baseline." * (len(means) > _MOST_NAMED),
         *about_lost(frames, frames.labels),
         *about_unfinished(frames, frames.competitors),
-        *about_references(frames, of_means.rename(columns={"score": "mean"}).assign(final=True)),
+        *about_references(frames, of_means.rename(columns={"score": "mean"}).assign(final=True), metric),
         f"FLOPs: {frames.counted(scope)}." * (cost == "flops"),
         f"Not shown ({WORDS[cost].amount} unknown): {', '.join(unpriced)}." * bool(unpriced),
     ]

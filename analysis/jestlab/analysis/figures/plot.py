@@ -164,14 +164,13 @@ def _code() -> str:
 # ---- data: looks, roles, and intervals
 
 
-def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[str]) -> pd.DataFrame:
-    """Order rows as in the study, scale scores to the unit of the axis, and add names and looks of labels.
+def styled(frames: Frames, data: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Order rows as in the study, and add names and looks of labels.
 
     Args:
         frames: Results of the experiment.
         data: Rows with a column label.
         baseline: Label of the baseline.
-        scores: Columns with scores.
 
     Returns:
         The rows with role ("baseline", "competitor", "reference"), text, color, marker, line, and dark.
@@ -192,7 +191,6 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     for part in ("color", "marker", "line", "dark"):
         values = {label: getattr(look, part) for label, look in chosen.items() if label not in apart}
         data[part] = data["label"].map(values)
-    data[list(scores)] = data[list(scores)] * frames.score.factor
     order = {label: position for position, label in enumerate(frames.labels)}
     return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
 
@@ -274,16 +272,15 @@ def about_seeds(count: float, bands: str | None = None, *, thin: bool = False) -
     return ["; ".join([*parts, *(["thin lines: seeds"] if thin else [])]) + "."]
 
 
-def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:
+def about_references(frames: Frames, data: pd.DataFrame, metric: Metric) -> list[str]:
     """Describe references in a sentence; they have no point, since their data and budget differ.
 
     Args:
         frames: Results of the experiment.
         data: Rows of label, role, mean (as shown), and final (whether the row is the end of completed runs);
             the last row of a label is its end.
-        metric: Metric of `mean`; None for the score.
+        metric: Metric of `mean`.
     """
-    metric = metric or frames.score
     ends = _references(data).sort_values("mean")
     scores = [metric.text(score / metric.factor) for score in ends["mean"]]
     if len(ends) > _MOST_REFERENCES:

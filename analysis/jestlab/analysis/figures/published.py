@@ -111,7 +111,7 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
     means = means.assign(
         x=100 * means["flops"] / means["flops"].get(baseline, math.nan), y=100 * means["score"]
     )
-    data = styled(frames, means.dropna().reset_index(), baseline, [])
+    data = styled(frames, means.dropna().reset_index(), baseline)
     return data.loc[data["role"] != "reference", ["text", "x", "y", "color", "marker"]].assign(kind="run")
 
 

@@ -72,7 +72,7 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     if "flops" in efforts:
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     words = Texts(title(frames), " ".join(sentences), "", "")
-    return Plot("speedup", styled(frames, bars, compared, []), words, _draw)
+    return Plot("speedup", styled(frames, bars, compared), words, _draw)
 
 
 def _bars(rows: pd.DataFrame, effort: Effort) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..configs import Configs
-from ..costs import CONVENTIONS, EXECUTED, Convention, Step
+from ..costs import EXECUTED, Convention, Step
 from ..errors import NotYet, RequestError
 from ..frames import Frames
 from .bars import draw_stacked_bars, stacked
@@ -81,8 +81,6 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     """
     import pandas as pd
 
-    if convention not in CONVENTIONS:
-        raise RequestError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
     if step.super_batch_size == step.batch_size:
         raise RequestError("the step trains on its whole super-batch: expected one that selects from it")
     costs = {method: step.cost(convention) for method, step in step.methods.items()}
