@@ -17,7 +17,7 @@ from tests.analysis.report.conftest import by_class, by_id, parse_page, words
 
 from jestlab.analysis import tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
-from jestlab.analysis.report import build
+from jestlab.analysis.report import build, gather
 from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables.explain import explain
 
@@ -35,7 +35,7 @@ def built(new_store, tmp_path):
         percent = {"metrics": {"*": {"goal": "max", "unit": "percent"}}}
         store = new_store().add(*runs, spec=percent | (spec or {}), **options)
         store.execute("UPDATE v_costs SET actual_hours = 0.5")
-        return build(store.url, "study", tmp_path / "report")[0]
+        return build(gather(store.url, "study"), tmp_path / "report")[0]
 
     return make
 
@@ -132,14 +132,15 @@ def test_equal_failures_are_one_row_with_the_error_first(built):
 
 
 def test_a_failure_links_to_its_log_if_the_page_is_in_its_lab(study, tmp_path):
-    page, *files = build(study.url, "study", tmp_path / "reports" / "study", "uniform")
+    contents = gather(study.url, "study", "uniform")
+    page, *files = build(contents, tmp_path / "reports" / "study")
     assert 'href="../../' not in page.read_text()
     (failures,) = (file for file in files if file.name == "failures.csv")
     (row,) = csv.DictReader(failures.read_text().splitlines())
     log = tmp_path / row["log"]
     log.parent.mkdir(parents=True)
     log.touch()
-    build(study.url, "study", tmp_path / "reports" / "study", "uniform")
+    build(gather(study.url, "study", "uniform"), tmp_path / "reports" / "study")
     assert f'href="../../{row["log"]}"' in page.read_text()
 
 
@@ -522,7 +523,7 @@ def mailed(opened, page, tmp_path, request, study, monkeypatch):
     """The page without its other files, opened with access to the clipboard; "drawn" has printed figures."""
     if getattr(request, "param", "") == "drawn":
         monkeypatch.setattr(Plot, "_drawn", DRAWN_BY_MATPLOTLIB)
-        page = build(study.url, "study", tmp_path / "drawn", "uniform")[0]
+        page = build(gather(study.url, "study", "uniform"), tmp_path / "drawn")[0]
     shown = opened(shutil.copy(page, tmp_path / "mailed.html"))
     shown.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     yield shown.tab
