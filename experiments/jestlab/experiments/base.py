@@ -39,9 +39,6 @@ class Scale:
         base: The config that all training runs share.
         curated: Curation → overrides that select it.
         large: Overrides from towers of size B to size L.
-        coarse: Overrides from B/16 to B/32, with larger patches.
-        raw: Overrides for unfiltered training data.
-        filtered: Overrides for training data that are loosely filtered by image–text alignment, like WebLI.
         negligible: The largest negligible difference between scores.
         score: Evaluations whose mean is the score; empty for all headline evaluations.
         billion: Number of examples seen by a learner, for each billion in the paper.
@@ -56,9 +53,6 @@ class Scale:
     base: Mapping[str, Any]
     curated: Mapping[Curation, Mapping[str, Any]]
     large: Mapping[str, Any]
-    coarse: Mapping[str, Any]
-    raw: Mapping[str, Any]
-    filtered: Mapping[str, Any]
     negligible: float
     billion: int
     reference_billion: int
@@ -114,9 +108,6 @@ SMOKE = Scale(
     },
     curated=_SHAPES_CURATED,
     large={"model.vision": {"width": 48, "mlp_dim": 96}},
-    coarse={"model.vision.patch_size": 8},
-    raw={},
-    filtered=_SHAPES_CURATED["weak"],
     negligible=0.05,
     billion=4_800,
     reference_billion=28_800,
@@ -157,9 +148,6 @@ MINI = Scale(
     },
     curated=_SHAPES_CURATED,
     large={"model.vision": {"width": 288, "depth": 9, "heads": 6, "mlp_dim": 1152}},
-    coarse={"model.vision.patch_size": 8},
-    raw={},
-    filtered=_SHAPES_CURATED["weak"],
     negligible=0.03,
     billion=128_000,
     reference_billion=512_000,
@@ -197,9 +185,6 @@ PAPER = Scale(
         },
     },
     large={"model.variant": "L/16"},
-    coarse={"model.variant": "B/32"},
-    raw={"data.train": {"path": "webli-raw", "examples": 10_000_000_000}},
-    filtered={},
     negligible=0.01,
     billion=1_000_000_000,
     reference_billion=1_000_000_000,

@@ -30,7 +30,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     curated = dict(study.base["data"]["train"])  # the reference learns from curated WebLI, not from LAION
     if scale == "paper":
         study.base["data"]["train"] |= {"path": "laion2b", "examples": 2_300_000_000}
-    towers = dict(base.of(scale).coarse)
+    towers = {"model.variant": "B/32"} if scale == "paper" else {"model.vision.patch_size": 8}
     base.guide(study, scale, "strong++", 5, **(towers | {"data.train": curated}))
     study.runs["SigLIP"] = towers
     study.runs["JEST++"] = base.jest() | towers

@@ -27,7 +27,9 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     )
     study.base["schedule"]["examples_seen"] = base.examples(scale, 4)
     base.guide(study, scale, "strong++", 5, name="reference++B")
-    filtered, raw = dict(base.of(scale).filtered), dict(base.of(scale).raw)
+    filtered, raw = dict(base.of(scale).curated["weak"]), {}
+    if scale == "paper":  # WebLI has been filtered
+        filtered, raw = {}, {"data.train": {"path": "webli-raw", "examples": 10_000_000_000}}
     study.runs[base.cache("raw")] = {"program": "embed", "reference": "reference++B"} | raw
     study.runs["IID-filtered"] = filtered
     study.runs["IID-raw"] = raw
