@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ..colors import in_order
 from ..errors import NotYet
 from ..frames import Frames
@@ -17,7 +19,6 @@ from .plot import Plot, Texts, about_seeds
 from .style import shades
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -50,8 +51,6 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     Raises:
         ValueError: The experiment is unknown, or none of its `diagnose` runs has completed.
     """
-    import pandas as pd
-
     question, config, metrics = _measured(store, experiment, run)
     seeds = int(metrics["seed"].nunique())
     parts = [_matrix(metrics), *_lines(metrics)]
@@ -99,8 +98,6 @@ def _measured(store: Snapshot, experiment: str, run: str | None) -> tuple[str, d
 
 def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of the first seed's pairs."""
-    import pandas as pd
-
     first = metrics[metrics["seed"] == metrics["seed"].min()].set_index("name")
     scores = first.loc[first.index == "learnability_matrix"].reset_index()
     row, column = divmod(scores["step"], first["value"].get("learnability_matrix/size", 1))

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+import pandas as pd
+
 from .. import units
 from ..costs import Scope
 from ..curves import mean_curves, score_curves, smoothed, thinned
@@ -36,7 +39,6 @@ from .plot import (
 from .style import DOTTED, FAINT
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -104,8 +106,6 @@ def learning_curves(
         ValueError: Nothing can be drawn yet, the baseline or a label is unknown, a metric has not been
             recorded, or there is neither a score (`Frames.score`) nor a metric.
     """
-    import pandas as pd
-
     compared = frames.baseline(baseline)
     if metric:
         measured = _recorded(store, frames, metric, scope)
@@ -210,8 +210,6 @@ def _recorded(store: Snapshot, frames: Frames, names: Sequence[str], scope: Scop
 
 def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) -> pd.DataFrame:
     """Return the curves of a training metric: examples as logged, efforts interpolated."""
-    import numpy as np
-
     run = ["label", "seed"]
     values = logged.pivot_table("value", [*run, "step"], "name", dropna=False).dropna(subset=[name])
     runs = frames.runs.drop_duplicates(run)[[*run, "state"]]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of
@@ -32,7 +35,6 @@ from .plot import (
 from .style import FRONT
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _MOST_PATHS = 8  # labels with paths over training
@@ -68,9 +70,6 @@ def pareto(
         ValueError: No run has completed with a known price, the baseline is unknown, or no score is
             better than another (`Frames.ranked`).
     """
-    import numpy as np
-    import pandas as pd
-
     compared, metric = frames.baseline(baseline), frames.ranked
     curves = score_curves(frames, scope)
     ended = curves[curves["final"] & np.isfinite(curves["score"])]
@@ -119,8 +118,6 @@ def pareto(
 
 def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFrame:
     """Return one row per label; labels in `apart` (references, diverged seeds) are never on the front."""
-    import numpy as np
-
     means = mean_intervals(runs["score"], runs["label"]).drop(columns="std")
     means = means.rename(columns={"mean": "score", "count": "seeds"})
     costs = mean_intervals(runs["cost"], runs["label"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ..costs import Scope
 from ..efforts import WORDS, Effort, cost_of, unit
 from ..errors import NotYet
@@ -19,7 +21,6 @@ from .plot import Plot, Texts, about_lost, styled, title, what_score_is
 from .style import ink
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -44,8 +45,6 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
         ValueError: No run has completed with a score, the baseline is unknown, or scores have no order
             (`Frames.ranked`).
     """
-    import pandas as pd
-
     compared, found = frames.baseline(baseline), finals(frames, baseline, scope)
     table = speedup_table(found).frame
     if not found.efforts:

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ..claims import studies
 from ..claims.judged import Judged, count_verdicts
@@ -42,9 +44,6 @@ from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
 from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, number_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _CHARTS = {"curves": "Learning curves", "pareto": "Score against cost"}
 
