@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
 
 from ..costs import Scope
 from ..curves import score_curves, speedups
@@ -16,9 +18,6 @@ from ..frames import DIVERGED, LOST, Frames
 from ..intervals import censored_median, of_groups, to_match
 from ..metrics import Metric
 from .core import ESSENTIAL, Column, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,6 @@ class Finals:
         seeds_planned, lost (`Frames.lost`), diverged (bool: whether a seed did); for each metric, score, and
         delta `_mean`, `_std`, `_seeds`, `_low`, and `_high` (95% confidence interval of the mean); and the
         mean of each known effort."""
-        import pandas as pd
-
         frames, labels = self.frames, self.frames.runs.groupby("label", sort=False)
         rows = pd.DataFrame({"run": labels["run"].first()})
         rows["apart"] = rows.index.isin(frames.apart_from(self.baseline))
@@ -89,9 +86,6 @@ class Finals:
         median is an upper bound, as a run reached the score at its first evaluation), `fewer_<effort>`
         (censored median), and `fewer_<effort>_at_least` (bool).
         """
-        import numpy as np
-        import pandas as pd
-
         compared = self.runs.dropna(subset="reached")
         columns = {str(name): compared[name].to_numpy() for name in compared.columns}
         lines = []

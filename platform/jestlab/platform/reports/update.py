@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from sqlalchemy import func, select
 
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.files import write_whole
+from jestlab.analysis.files import FORMATS, write_whole
 from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -129,7 +129,6 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     from jestlab.analysis.errors import NotYet, RequestError
     from jestlab.analysis.report import build, gather, read_answer
     from jestlab.analysis.results import opened
-    from jestlab.analysis.tables.core import FORMATS
     from jestlab.platform.reports.make import TrustedLoader, figure_options, table_of
     from jestlab.platform.reports.selected import selected_images
 
