@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import resources
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jinja2 import FunctionLoader, Template
 from markupsafe import Markup
 from PIL import Image
 
@@ -27,9 +28,6 @@ from ..tables.explain import page_data
 from ..tables.formats import OnPage, environment, prose
 from ..units import sentence
 from .page import FigurePart, ReportPage, TablePart, progress
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
 """The scripts of a page, joined in this order; `begin()` starts them."""
@@ -124,8 +122,6 @@ def fragment(
 @cache
 def template() -> Template:
     """Return the template of a page, which takes a while to compile."""
-    from jinja2 import FunctionLoader
-
     made = environment(FunctionLoader(own_file))
     made.filters |= {
         "prose": lambda text: Markup(prose(text).replace(" = ", "\u00a0=\u00a0")),
