@@ -125,16 +125,13 @@ def _lines(metrics: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the panels that the data has."""
-    drawings = {
-        "matrix": (_draw_matrix, f"{texts.y} of pairs (nats)"),
-        "iterations": (_draw_lines, f"{texts.y} of the sub-batch"),
-        "ratios": (_draw_lines, f"{texts.y} of the sub-batch"),
-    }
-    shown = dict(list(data.groupby("panel", sort=False)))
+    titles = {"matrix": f"{texts.y} of pairs (nats)"}
+    shown = list(data.groupby("panel", sort=False))
     figure, all_axes = panels(sheet, len(shown), least=2.2, height=1.65)
-    for axes, (panel, rows) in zip(all_axes, shown.items(), strict=True):
-        drawings[str(panel)][0](axes, rows)
-    titled(all_axes, [drawings[str(panel)][1] for panel in shown])
+    for axes, (panel, rows) in zip(all_axes, shown, strict=True):
+        draw = _draw_matrix if panel == "matrix" else _draw_lines
+        draw(axes, rows)
+    titled(all_axes, [titles.get(str(panel), f"{texts.y} of the sub-batch") for panel, _ in shown])
     return finish(figure, texts, sheet, named="below")
 
 
