@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ..configs import BATCH_SIZE, Configs, lookup
 from ..curves import score_curves
 from ..efforts import EFFORTS, WORDS
@@ -38,7 +40,6 @@ from .scaling import CAPTION, curves, ladders
 from .style import DOTTED, GRAY, Look
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -101,8 +102,6 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     Raises:
         ValueError: No run varies the key or has completed, or the baseline is unknown.
     """
-    import pandas as pd
-
     compared = frames.baseline(baseline)
     places, points = placed(frames, axis, compared), scored(frames, axis, compared)
     if points.empty:
@@ -169,8 +168,6 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         ValueError: Fewer than two references have completed with their learners, or the baseline is unknown
             or has not completed.
     """
-    import pandas as pd
-
     compared, configs = frames.baseline(baseline), Configs(frames)
     pairs = _pairs(frames, configs, compared)
     if (count := pairs["reference"].nunique()) < 2:
@@ -245,8 +242,6 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     Raises:
         ValueError: The key has fewer than two values.
     """
-    import pandas as pd
-
     configs, planned, values = Configs(frames), seeds(frames), {}
     apart = [] if axis.to else frames.apart_from(baseline)
     values = {k: value for k, value in _values(frames, configs, axis.key).items() if k not in apart}
@@ -265,8 +260,6 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
 
 def _summarized(points: pd.DataFrame) -> pd.DataFrame:
     """Return a row of kind "mean" for each point, with its interval, and rows of kind "seed"."""
-    import pandas as pd
-
     if (count := points["line"].nunique()) > _MOST_LINES:
         raise NotYet(f"{count} lines are too many for one figure: choose some `runs`, or other keys as `by`")
     points = points.assign(kind=points.get("kind")).reset_index(drop=True)
@@ -285,8 +278,6 @@ def _summarized(points: pd.DataFrame) -> pd.DataFrame:
 
 def with_looks(data: pd.DataFrame, looks: Iterable[Look]) -> pd.DataFrame:
     """Add the look of each row: color, marker, and dash."""
-    import pandas as pd
-
     return data.join(pd.DataFrame(list(looks), index=data.index).rename(columns={"line": "dash"}))
 
 
@@ -350,8 +341,6 @@ def _tick(axes: Axes, means: pd.DataFrame) -> None:
 
 def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
     """Return the panel of gains over the baseline's line at the same x and seed, where it has a point."""
-    import pandas as pd
-
     is_base = points["line"] == base
     bases = points[is_base].groupby(["x", "seed"])["y"].mean().rename("base").reset_index()
     pairs = points[~is_base].merge(bases, on=["x", "seed"])
@@ -398,8 +387,6 @@ def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -
 
 def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
     """Return the study's other axes on which labels of one line differ."""
-    import pandas as pd
-
     points = pd.DataFrame(list(map(configs.points.get, places["label"])), dtype=object).map(_json)
     counts = points.groupby([places["panel"], places["line"]]).nunique()
     return sorted(
