@@ -1,8 +1,8 @@
 """The figures of an experiment, by name: `draw("pareto", store, experiment).save(folder)`.
 
 Each figure's module turns results into plain data, and draws that data with Matplotlib for print. `charts`
-converts the same data for the page. All modules share `style` (colors), `axes`, `panels` (layout), and `plot`
-(words).
+converts the same data for the page. All modules share `style` (colors), `axes`, `panels` (layout),
+`captions`, and `plot` (titles and looks).
 """
 
 from __future__ import annotations

@@ -20,22 +20,10 @@ from ..efforts import EFFORTS, WORDS
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
+from . import captions
 from .axes import LOG_FROM, beside, count_axis, draw_band, draw_intervals, draw_seeds, value_axis
 from .panels import finish, panels, titled, write_ticks
-from .plot import (
-    Plot,
-    Texts,
-    about_lost,
-    about_seeds,
-    about_unfinished,
-    difference_axis,
-    looks_of,
-    mean_intervals,
-    score_axis,
-    seeds,
-    title,
-    what_score_is,
-)
+from .plot import Plot, Texts, difference_axis, looks_of, mean_intervals, score_axis, seeds_of, title
 from .scaling import CAPTION, curves, ladders
 from .style import DOTTED, GRAY, Look
 
@@ -142,11 +130,11 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     data["text"], look = data["line"], looks_of(frames)
     data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
-    words = [what_score_is(frames), "Each point is a separate run, at its end."]
-    words += about_seeds(means["seeds"].max())
+    words = [captions.score(frames), "Each point is a separate run, at its end."]
+    words += captions.seeds(means["seeds"].max())
     if (means["seeds"] < means["planned"]).any():
         words.append("Open markers: not all seeds have completed.")
-    words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
+    words += [*captions.lost(frames, [*labels, compared]), *captions.unfinished(frames, labels), *more]
     texts = Texts(title(frames), " ".join(words), x_label, score_axis(frames), frames.score)
     return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, _draw_points)
 
@@ -189,11 +177,11 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     data = pd.concat([points, paths, zero], ignore_index=True)
     data = data.assign(title="", x_label=x, y_label=y, text=data["label"].map(frames.shown))
     caption = [
-        what_score_is(frames),
+        captions.score(frames),
         f"Each point: a learner, against the reference it selects with, both minus {frames.shown[compared]} "
         "with the same seed, each at the end of the run.",
-        *about_seeds(data["seeds"].max()),
-        *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
+        *captions.seeds(data["seeds"].max()),
+        *captions.lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
         "Gray: references trained on the same data." * (len(set(trained)) < len(trained)),
     ]
     words = Texts(title(frames), " ".join(filter(None, caption)), x, y)
@@ -242,7 +230,7 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     Raises:
         ValueError: The key has fewer than two values.
     """
-    configs, planned, values = Configs(frames), seeds(frames), {}
+    configs, planned, values = Configs(frames), seeds_of(frames), {}
     apart = [] if axis.to else frames.apart_from(baseline)
     values = {k: value for k, value in _values(frames, configs, axis.key).items() if k not in apart}
     if len(set(map(_json, values.values()))) < 2:

@@ -13,9 +13,10 @@ from ..frames import Frames
 from ..intervals import of_groups
 from ..results import Snapshot, opens_store, runs_of
 from ..sheet import Sheet
+from . import captions
 from .axes import count_axis, draw_band
 from .panels import finish, panels, titled
-from .plot import Plot, Texts, about_seeds
+from .plot import Plot, Texts
 from .style import shades
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         "Learnability: loss of the learner minus that of the reference." * (what == "learnability"),
         *(about[panel] for panel in data["panel"].unique()),
         f"Means over {over}.",
-        *about_seeds(seeds, "bands"),
+        *captions.seeds(seeds, "bands"),
     ]
     words = Texts(question or experiment, " ".join(filter(None, sentences)), "iterations", what)
     return Plot("learnability", data, words, _draw)

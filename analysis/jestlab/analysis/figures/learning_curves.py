@@ -20,22 +20,10 @@ from ..frames import Frames
 from ..metrics import Metric
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
+from . import captions
 from .axes import count_axis, draw_band, draw_levels, draw_thin, value_axis
 from .panels import finish, panels
-from .plot import (
-    Plot,
-    Texts,
-    about_lost,
-    about_references,
-    about_seeds,
-    axis_unit,
-    near_references,
-    score_axis,
-    styled,
-    title,
-    value_label,
-    what_score_is,
-)
+from .plot import Plot, Texts, axis_unit, near_references, score_axis, styled, title, value_label
 from .style import DOTTED, FAINT
 
 if TYPE_CHECKING:
@@ -116,7 +104,7 @@ def learning_curves(
     parts, lost = [], []
     for values in measured:
         judged = frames.scored_by([values.name]) if values.name in frames.evaluated else frames
-        lost += about_lost(judged, frames.labels)
+        lost += captions.lost(judged, frames.labels)
         column = "step" if over == "steps" else over
         of_seeds = smoothed(values.curves, smooth) if smooth else values.curves
         curves = mean_curves(of_seeds, column)
@@ -132,7 +120,7 @@ def learning_curves(
         part["log"], part["in_percent"] = values.metric.scale == "log", values.metric.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True)
-    first, sentences = measured[0], [] if metric else [what_score_is(frames)]
+    first, sentences = measured[0], [] if metric else [captions.score(frames)]
     rivals = data["role"] == "competitor"
     is_first = (data["panel"] == first.name) & (data["kind"] == "mean")
     ends = data[rivals & is_first].drop_duplicates("label", keep="last")
@@ -146,14 +134,14 @@ def learning_curves(
         sentences.append("Gray: the other runs.")
     is_colored = data["role"].isin(["baseline", "competitor"])
     bands = "bands" if data.loc[is_colored, "label"].nunique() <= _MOST_COLORED else ""
-    sentences += about_seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
+    sentences += captions.seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
     if smooth:
         sentences.append(f"Smoothed: running mean over {smooth | 1} points of each seed, fewer at its ends.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)
     if len(measured) == 1:
-        sentences += about_references(frames, data, first.metric)
+        sentences += captions.references(frames, data, first.metric)
     if over == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x_label = "steps" if over == "steps" else WORDS[over].axis

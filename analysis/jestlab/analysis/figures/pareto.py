@@ -15,23 +15,10 @@ from ..errors import NotYet
 from ..frames import DIVERGED, Frames
 from ..pareto import front, standing
 from ..sheet import Sheet
+from . import captions
 from .axes import WIDE, count_axis, draw_intervals, draw_levels, draw_seeds, draw_thin, value_axis
 from .panels import finish, panels
-from .plot import (
-    Plot,
-    Texts,
-    about_lost,
-    about_references,
-    about_seeds,
-    about_unfinished,
-    axis_unit,
-    mean_intervals,
-    near_references,
-    score_axis,
-    styled,
-    title,
-    what_score_is,
-)
+from .plot import Plot, Texts, axis_unit, mean_intervals, near_references, score_axis, styled, title
 from .style import FRONT
 
 if TYPE_CHECKING:
@@ -98,16 +85,16 @@ def pareto(
     is_unpriced = ~ended["label"].isin(means["label"])
     unpriced = [frames.shown[label] for label in ended.loc[is_unpriced, "label"].unique()]
     sentences = [
-        what_score_is(frames),
-        *about_seeds(means["seeds"].max()),
+        captions.score(frames),
+        *captions.seeds(means["seeds"].max()),
         "Gray steps: Pareto front of the means. Filled: on the front; half filled: on it or dominated "
         "(intervals overlap); open: dominated.",
         "A single seed is treated as exact." * bool((means["seeds"] == 1).any()),
         "Faint lines: paths over training." * trajectories,
         "Named: the front and the baseline." * (len(means) > _MOST_NAMED),
-        *about_lost(frames, frames.labels),
-        *about_unfinished(frames, frames.competitors),
-        *about_references(frames, of_means.rename(columns={"score": "mean"}).assign(final=True), metric),
+        *captions.lost(frames, frames.labels),
+        *captions.unfinished(frames, frames.competitors),
+        *captions.references(frames, of_means.rename(columns={"score": "mean"}).assign(final=True), metric),
         f"FLOPs: {frames.counted(scope)}." * (cost == "flops"),
         f"Not shown ({WORDS[cost].amount} unknown): {', '.join(unpriced)}." * bool(unpriced),
     ]

@@ -14,10 +14,11 @@ from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
 from ..tables.summary import factor_text
+from . import captions
 from .axes import count_axis, draw_seeds
 from .bars import bar_panels, write_at_end
 from .panels import finish
-from .plot import Plot, Texts, about_lost, styled, title, what_score_is
+from .plot import Plot, Texts, styled, title
 from .style import ink
 
 if TYPE_CHECKING:
@@ -61,10 +62,10 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     bars = pd.concat(parts, ignore_index=True)
     shown = frames.shown[compared]
     sentences = [
-        what_score_is(frames),
+        captions.score(frames),
         f"Bars: effort until a run reaches the final score of {shown} with the same seed, median over seeds; "
         f"dots: seeds; open: spent without reaching it. Factors: {shown} over the run.",
-        *about_lost(frames, table["label"]),
+        *captions.lost(frames, table["label"]),
     ]
     if len(others) > _MOST:
         sentences.append(f"Shown: the {_MOST} soonest of {len(others)}.")
