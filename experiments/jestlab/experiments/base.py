@@ -44,9 +44,9 @@ class Scale:
         billion: Number of examples seen by a learner, for each billion in the paper.
         reference_billion: The same for references. It is larger at the toy scales: the paper's references see
             100 million curated examples ten times, and a toy reference would learn nothing from `billion`.
-        ten_epochs: Curation → billions of examples in ten epochs of the curated data, the default length of
-            training of references. At the toy scales, it is the same for all curations.
         seeds: Number of replicates.
+        ten_epochs: Curation → billions of examples in ten epochs of the curated data, the default length of
+            training of references; 1 for others, as for all curations at the toy scales.
         resources: Resources of a launch.
     """
 
@@ -56,9 +56,9 @@ class Scale:
     negligible: float
     billion: int
     reference_billion: int
-    ten_epochs: Mapping[Curation, float]
     seeds: int
     score: tuple[str, ...] = ()
+    ten_epochs: Mapping[Curation, float] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -75,8 +75,6 @@ _SHAPES_CURATED: dict[Curation, dict[str, Any]] = {
     },
 }
 """Curations of the synthetic web. Strong curation also removes near-duplicates."""
-
-_ONE_LENGTH: dict[Curation, float] = dict.fromkeys(_SHAPES_CURATED, 1.0)
 
 SMOKE = Scale(
     base={
@@ -111,7 +109,6 @@ SMOKE = Scale(
     negligible=0.05,
     billion=4_800,
     reference_billion=28_800,
-    ten_epochs=_ONE_LENGTH,
     seeds=3,
 )
 """Seconds per run on a CPU core: 16-pixel images of shapes, towers of 29,000 parameters, mostly 225 steps.
@@ -151,7 +148,6 @@ MINI = Scale(
     negligible=0.03,
     billion=128_000,
     reference_billion=512_000,
-    ten_epochs=_ONE_LENGTH,
     seeds=3,
     resources={"parallel": 1, "threads": 8},
 )
@@ -245,7 +241,7 @@ def reference(
         overrides: Other overrides of the study's base, such as `model`.
     """
     settings = of(scale)
-    billions = settings.ten_epochs[curation] if billions is None else billions
+    billions = settings.ten_epochs.get(curation, 1) if billions is None else billions
     return {
         **overrides,
         **settings.curated[curation],
