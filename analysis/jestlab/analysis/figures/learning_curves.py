@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,7 +16,6 @@ from ..curves import mean_curves, score_curves, smoothed, thinned
 from ..efforts import EFFORTS, WORDS, Over, known
 from ..errors import NotYet
 from ..frames import Frames
-from ..metrics import Metric
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
 from . import captions
@@ -38,23 +36,6 @@ _RECORDED = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
 _MOST_COLORED = 7  # curves in color; more, and their bands, can't be distinguished
 _MOST_MARKERS = 40  # on a curve: more would cover the line
 _COLUMNS = 100  # of pixels: a curve has at most five points in each
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    """One recorded metric over training.
-
-    Attributes:
-        name: Recorded name.
-        metric: Goal, unit, and format.
-        curves: Rows with the columns of `curves.score_curves`, where score is the metric.
-        axis: The label of the metric's axis: "PPL, less is better".
-    """
-
-    name: str
-    metric: Metric
-    curves: pd.DataFrame
-    axis: str
 
 
 def learning_curves(
@@ -95,38 +76,38 @@ def learning_curves(
             recorded, or there is neither a score (`Frames.score`) nor a metric.
     """
     compared = frames.baseline(baseline)
-    if metric:
-        measured = _recorded(store, frames, metric, scope)
-    else:
-        measured = [_Recorded("score", frames.score, score_curves(frames, scope), score_axis(frames))]
-    efforts = (effort for effort in ("examples_seen", "seconds") if effort in known(measured[0].curves))
+    metrics = {name: frames.declared.of(name) for name in metric} or {"score": frames.score}
+    measured = _recorded(store, frames, metric, scope) if metric else {"score": score_curves(frames, scope)}
+    first = next(iter(metrics))
+    efforts = (effort for effort in ("examples_seen", "seconds") if effort in known(measured[first]))
     over = over or cast(Over, next(efforts, "steps"))
     parts, lost = [], []
-    for values in measured:
-        judged = frames.scored_by([values.name]) if values.name in frames.evaluated else frames
+    for name, meaning in metrics.items():
+        judged = frames.scored_by([name]) if name in frames.evaluated else frames
         lost += captions.lost(judged, frames.labels)
         column = "step" if over == "steps" else over
-        of_seeds = smoothed(values.curves, smooth) if smooth else values.curves
+        of_seeds = smoothed(measured[name], smooth) if smooth else measured[name]
         curves = mean_curves(of_seeds, column)
         if curves.empty:
-            missing = f"no {values.name} to draw over {over} yet"
+            missing = f"no {name} to draw over {over} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
         part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared), ["label"])
         part["kind"], part["seed"] = "mean", math.nan
         if part.loc[part["role"] != "reference", "label"].nunique() <= _MOST_COLORED:
             part = pd.concat([part, _seeds(part, of_seeds, column)], ignore_index=True)
-        part[["mean", "low", "high"]] *= values.metric.factor
-        part["panel"], part["y_label"] = values.name, values.axis
-        part["log"], part["in_percent"] = values.metric.scale == "log", values.metric.suffix == "%"
+        part[["mean", "low", "high"]] *= meaning.factor
+        axis = value_label(meaning, meaning.name or NAMES.get(name, name)) if metric else score_axis(frames)
+        part["panel"], part["y_label"] = name, axis
+        part["log"], part["in_percent"] = meaning.scale == "log", meaning.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True)
-    first, sentences = measured[0], [] if metric else [captions.score(frames)]
+    meaning, sentences = metrics[first], [] if metric else [captions.score(frames)]
     rivals = data["role"] == "competitor"
-    is_first = (data["panel"] == first.name) & (data["kind"] == "mean")
+    is_first = (data["panel"] == first) & (data["kind"] == "mean")
     ends = data[rivals & is_first].drop_duplicates("label", keep="last")
     colored = set(frames.only(highlight).labels if highlight else data["label"])
     if not highlight and len(ends) >= _MOST_COLORED:
-        ranked = ends.sort_values("mean", ascending=first.metric.goal == "min", kind="stable")
+        ranked = ends.sort_values("mean", ascending=meaning.goal == "min", kind="stable")
         colored = set(ranked["label"][: _MOST_COLORED - 1])
         sentences.append(f"In color: {frames.shown[compared]} and the best {len(colored)} of {len(ends)}.")
     if (rest := rivals & ~data["label"].isin(colored)).any():
@@ -140,14 +121,14 @@ def learning_curves(
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)
-    if len(measured) == 1:
-        sentences += captions.references(frames, data, first.metric)
+    if len(metrics) == 1:
+        sentences += captions.references(frames, data, meaning)
     if over == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x_label = "steps" if over == "steps" else WORDS[over].axis
-    words = Texts(title(frames), " ".join(sentences), x_label, first.axis, first.metric)
-    name = "_".join(["curves", *(re.sub(r"\W+", "_", each) for each in metric)])
-    return Plot(name, data, words, _draw)
+    words = Texts(title(frames), " ".join(sentences), x_label, str(data["y_label"].iloc[0]), meaning)
+    stem = "_".join(["curves", *(re.sub(r"\W+", "_", name) for name in metric)])
+    return Plot(stem, data, words, _draw)
 
 
 def _seeds(means: pd.DataFrame, curves: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -172,8 +153,11 @@ def _thinned(data: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 @opens_store
-def _recorded(store: Snapshot, frames: Frames, names: Sequence[str], scope: Scope) -> list[_Recorded]:
-    """Read metrics that runs have recorded; the message about an unknown one suggests a similar name."""
+def _recorded(store: Snapshot, frames: Frames, names: Sequence[str], scope: Scope) -> dict[str, pd.DataFrame]:
+    """Read metrics that runs have recorded: rows as from `curves.score_curves`, whose score is the metric.
+
+    The message about an unknown metric suggests a similar name.
+    """
     of_training = [name for name in names if name not in frames.evaluated]
     logged = store.metrics(frames.experiment, [*of_training, "examples_seen"] if of_training else [])
     logged = frames.with_chosen(logged)
@@ -184,16 +168,8 @@ def _recorded(store: Snapshot, frames: Frames, names: Sequence[str], scope: Scop
             f"no run of {frames.experiment!r} has recorded {missing[0]!r}: "
             f"{units.nearest(missing[0], [*frames.evaluated, *others])}"
         )
-    metrics = []
-    for name in names:
-        metric = frames.declared.of(name)
-        is_logged = name in of_training
-        curves = (
-            _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
-        )
-        axis = value_label(metric, metric.name or NAMES.get(name, name))
-        metrics.append(_Recorded(name, metric, curves, axis))
-    return metrics
+    evaluated = {name: score_curves(frames, scope, [name]) for name in names if name in frames.evaluated}
+    return evaluated | {name: _of_training(frames, logged, name, scope) for name in of_training}
 
 
 def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) -> pd.DataFrame:
