@@ -30,6 +30,7 @@ from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
 from .plot import Plot
 from .published import published_scores
+from .scaling import scaling
 from .selected import selected
 from .speedup import speedup
 from .step_costs import method_costs, step_costs
@@ -61,9 +62,8 @@ def _against(
     by: Sequence[str] = ("selection.rule",),
     split: str | None = None,
     baseline: str | None = None,
-    to: float | None = None,
 ) -> Plot:
-    return against(frames, Axis(x, tuple(by), split, to=to), baseline, "scaling" if to else "")
+    return against(frames, Axis(x, tuple(by), split), baseline)
 
 
 KINDS: dict[str, Callable[..., Plot]] = {
@@ -79,7 +79,7 @@ KINDS: dict[str, Callable[..., Plot]] = {
     "against": _against,
     "composition": composition,
     "selected": selected,
-    "scaling": partial(_against, by=(), to=10.0),
+    "scaling": scaling,
 }
 """Kind → function that makes the figure. `draw` passes sources and options to parameters of the same name."""
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from ..tables.core import Table
+
 SUFFIXES = (".png", ".svg", ".pdf")
 
 MOST_REFERENCES = 6
@@ -66,6 +68,7 @@ class Plot:
         draw: Draws the printed figure from data, texts, and sheet alone.
         sheet: Size, font, and words that the user chose.
         code: Digest of the custom code that draws the figure; empty for built-in figures.
+        table: The numbers behind the figure, for readers; None for most figures.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Plot:
     draw: Callable[[pd.DataFrame, Texts, Sheet], Figure]
     sheet: Sheet = PLAIN
     code: str = ""
+    table: Table | None = None
 
     def figure(self) -> Figure:
         """Draw the figure with Matplotlib; its axes can be restyled.

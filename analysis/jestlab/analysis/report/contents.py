@@ -38,7 +38,6 @@ from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import MARKS, claims_table
 from ..tables.core import BEST, records
-from ..tables.scaling import OPTIONS as SCALING_OPTIONS
 from ..tables.summary import comparisons, factor_text
 from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
@@ -112,7 +111,7 @@ def read_answer(store: Snapshot, experiment: str) -> Answer:
 
 # ---- a study
 
-_TABLE_OPTIONS = {"baseline", "scope", "score", "best", "options"}
+_TABLE_OPTIONS = {"baseline", "scope", "score", "best", "options", "x", "by", "to"}
 
 
 @dataclass
@@ -244,15 +243,12 @@ class _Contents:
                         continue
                     self.tables.append(TablePart(part, title, table))
                 else:
-                    if name == "scaling":
-                        given = {key: options[key] for key in SCALING_OPTIONS if key in options}
-                        table = named_table(
-                            self.store, name, [experiment], score=options.get("score"), options=given
-                        )
-                        self.tables.append(TablePart(part, title, table))
                     options |= {"sheet": Sheet(**options.pop("figure", {})), **self.makers}
                     plot = replace(draw(name, self.store, experiment, **options), name=part)
                     self.figures.append(FigurePart(part, title, (plot,), experiment))
+                    if plot.table:
+                        table = plot.table.marked(Origins.read(self.store, [experiment]))
+                        self.tables.append(TablePart(f"{part}-table", title, table))
                 names[stem] += 1
             except RequestError as error:
                 self.missing[title] = str(error)
