@@ -1,8 +1,8 @@
 """The figures of an experiment, by name: `draw("pareto", store, experiment).save(folder)`.
 
 Each figure's module turns results into plain data, and draws that data with Matplotlib for print. `charts`
-converts the same data for the page. All modules share `style` (colors), `axes`, `panels` (layout), and `plot`
-(words).
+converts the same data for the page. All modules share `style` (colors), `axes`, `panels` (layout),
+`captions`, and `plot` (titles and looks).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any
 
 from .. import published as publications
 from ..claims import studies
-from ..costs import Scope
 from ..custom import Loader, Results, load
-from ..efforts import Over
 from ..errors import NotYet, RequestError
 from ..frames import Frames
 from ..results import Snapshot, opened
@@ -27,7 +25,7 @@ from .against import PRESETS, Axis, against, against_reference
 from .composition import composition
 from .custom import custom_plot
 from .learnability import learnability
-from .learning_curves import learning_curves, recorded
+from .learning_curves import learning_curves
 from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
 from .plot import Plot
@@ -52,25 +50,10 @@ __all__ = [
     "optimizer_spikes",
     "pareto",
     "published_scores",
-    "recorded",
     "selected",
     "speedup",
     "step_costs",
 ]
-
-
-def _curves(
-    store: Snapshot,
-    frames: Frames,
-    baseline: str | None = None,
-    over: Over | None = None,
-    scope: Scope = "scoring",
-    metric: Sequence[str] = (),
-    smooth: int | None = None,
-    highlight: Sequence[str] = (),
-) -> Plot:
-    shown = recorded(store, frames, metric, scope) if metric else ()
-    return learning_curves(frames, baseline, over, scope, shown=shown, smooth=smooth, highlight=highlight)
 
 
 def _against(
@@ -84,7 +67,7 @@ def _against(
 
 
 KINDS: dict[str, Callable[..., Plot]] = {
-    "curves": _curves,
+    "curves": learning_curves,
     "pareto": pareto,
     "speedup": speedup,
     "step_costs": step_costs,

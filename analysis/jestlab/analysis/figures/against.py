@@ -12,32 +12,21 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ..configs import BATCH_SIZE, Configs, lookup
 from ..curves import score_curves
 from ..efforts import EFFORTS, WORDS
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
+from . import captions
 from .axes import LOG_FROM, beside, count_axis, draw_band, draw_intervals, draw_seeds, value_axis
 from .panels import finish, panels, titled, write_ticks
-from .plot import (
-    Plot,
-    Texts,
-    about_lost,
-    about_seeds,
-    about_unfinished,
-    difference_axis,
-    looks_of,
-    mean_intervals,
-    score_axis,
-    seeds,
-    title,
-    what_score_is,
-)
+from .plot import Plot, Texts, difference_axis, looks_of, mean_intervals, score_axis, seeds_of, title
 from .style import DOTTED, GRAY, Look
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -97,8 +86,6 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     Raises:
         ValueError: No run varies the key or has completed, or the baseline is unknown.
     """
-    import pandas as pd
-
     compared = frames.baseline(baseline)
     places, finals = placed(frames, axis, compared), final_scores(frames)
     points = places.merge(finals, on="label").assign(y_label=score_axis(frames))
@@ -136,11 +123,11 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     data["text"], look = data["line"], looks_of(frames)
     data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
-    words = [what_score_is(frames), "Each point is a separate run, at its end."]
-    words += about_seeds(means["seeds"].max())
+    words = [captions.score(frames), "Each point is a separate run, at its end."]
+    words += captions.seeds(means["seeds"].max())
     if (means["seeds"] < means["planned"]).any():
         words.append("Open markers: not all seeds have completed.")
-    words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
+    words += [*captions.lost(frames, [*labels, compared]), *captions.unfinished(frames, labels), *more]
     texts = Texts(title(frames), " ".join(words), x_label, score_axis(frames), frames.score)
     return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, _draw_points)
 
@@ -162,8 +149,6 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         ValueError: Fewer than two references have completed with their learners, or the baseline is unknown
             or has not completed.
     """
-    import pandas as pd
-
     compared, configs = frames.baseline(baseline), Configs(frames)
     pairs = _pairs(frames, configs, compared)
     if (count := pairs["reference"].nunique()) < 2:
@@ -185,11 +170,11 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     data = pd.concat([points, paths, zero], ignore_index=True)
     data = data.assign(title="", x_label=x, y_label=y, text=data["label"].map(frames.shown))
     caption = [
-        what_score_is(frames),
+        captions.score(frames),
         f"Each point: a learner, against the reference it selects with, both minus {frames.shown[compared]} "
         "with the same seed, each at the end of the run.",
-        *about_seeds(data["seeds"].max()),
-        *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
+        *captions.seeds(data["seeds"].max()),
+        *captions.lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
         "Gray: references trained on the same data." * (len(set(trained)) < len(trained)),
     ]
     words = Texts(title(frames), " ".join(filter(None, caption)), x, y)
@@ -217,9 +202,7 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     Raises:
         ValueError: The key has fewer than two values.
     """
-    import pandas as pd
-
-    configs, apart, planned = Configs(frames), frames.apart_from(baseline), seeds(frames)
+    configs, apart, planned = Configs(frames), frames.apart_from(baseline), seeds_of(frames)
     values = {label: configs.get(label, axis.key) for label in frames.labels if label not in apart}
     if axis.key in EFFORTS and all(value is None for value in values.values()):
         curves = score_curves(frames)
@@ -240,8 +223,6 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
 
 def _summarized(points: pd.DataFrame) -> pd.DataFrame:
     """Return a row of kind "mean" for each point, with its interval, and rows of kind "seed"."""
-    import pandas as pd
-
     if (count := points["line"].nunique()) > _MOST_LINES:
         raise NotYet(f"{count} lines are too many for one figure: choose some `runs`, or other keys as `by`")
     points = points.assign(kind=points.get("kind")).reset_index(drop=True)
@@ -260,8 +241,6 @@ def _summarized(points: pd.DataFrame) -> pd.DataFrame:
 
 def with_looks(data: pd.DataFrame, looks: Iterable[Look]) -> pd.DataFrame:
     """Add the look of each row: color, marker, and dash."""
-    import pandas as pd
-
     return data.join(pd.DataFrame(list(looks), index=data.index).rename(columns={"line": "dash"}))
 
 
@@ -323,8 +302,6 @@ def _tick(axes: Axes, means: pd.DataFrame) -> None:
 
 def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
     """Return the panel of gains over the baseline's line at the same x and seed, where it has a point."""
-    import pandas as pd
-
     is_base = points["line"] == base
     bases = points[is_base].groupby(["x", "seed"])["y"].mean().rename("base").reset_index()
     pairs = points[~is_base].merge(bases, on=["x", "seed"])
@@ -371,8 +348,6 @@ def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -
 
 def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
     """Return the study's other axes on which labels of one line differ."""
-    import pandas as pd
-
     points = pd.DataFrame(list(map(configs.points.get, places["label"])), dtype=object).map(_json)
     counts = points.groupby([places["panel"], places["line"]]).nunique()
     return sorted(

@@ -10,18 +10,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal
+
+import pandas as pd
 
 from ..errors import RequestError
-from ..files import to_csv
+from ..files import Format, to_csv
 from ..intervals import direction, paired
 from ..provenance.warnings import MIXED, Origins
 from ..units import MISSING as MISSING
 from ..units import nearest, some
 from . import formats, latex
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Record = Mapping[str, Any]
 """One row of the frame, by column."""
@@ -37,9 +36,6 @@ ESSENTIAL = 100
 
 Width = Literal["auto", "column", "text"]
 """Width in LaTeX: one column of the paper, the whole text, or (auto) one column if the table fits it."""
-
-Format = Literal["md", "latex", "csv", "html", "json"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 @dataclass(frozen=True)

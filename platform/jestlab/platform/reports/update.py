@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from sqlalchemy import func, select
 
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.files import write_whole
+from jestlab.analysis.files import FORMATS, write_whole
 from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -127,9 +127,8 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     """
     from jestlab.analysis import figures
     from jestlab.analysis.errors import NotYet, RequestError
-    from jestlab.analysis.report import build, read_answer
+    from jestlab.analysis.report import build, gather, read_answer
     from jestlab.analysis.results import opened
-    from jestlab.analysis.tables.core import FORMATS
     from jestlab.platform.reports.make import TrustedLoader, figure_options, table_of
     from jestlab.platform.reports.selected import selected_images
 
@@ -142,7 +141,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
         """Write the files of a report, or of the page."""
         try:
             if report is None:
-                written.files += build(store, study.name, folder, own=loader, pictures=images)
+                written.files += build(gather(store, study.name, own=loader, pictures=images), folder)
                 written.answer = tuple(filter(None, read_answer(store, study.name).lines()))
                 return
             code = loader if custom_code(report) else None
@@ -233,7 +232,7 @@ def write_page(
     Returns:
         The page, then its other files.
     """
-    from jestlab.analysis.report import build
+    from jestlab.analysis.report import build, gather
     from jestlab.platform.reports.make import TrustedLoader
     from jestlab.platform.reports.selected import selected_images
 
@@ -242,7 +241,7 @@ def write_page(
     if not is_as_launched and (before := Build.read(folder)) is not None:  # it still lists the files
         before.model_copy(update={"made_from": ""}).write(folder)
     loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
-    return build(lab.store_url, experiment, folder, baseline, scope, loader, images)
+    return build(gather(lab.store_url, experiment, baseline, scope, loader, images), folder)
 
 
 # ---- when to write reports again
