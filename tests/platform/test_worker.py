@@ -50,7 +50,7 @@ def test_a_function_finds_its_config_and_what_an_earlier_attempt_left(lab):
     (folder / "log.txt").touch()
     for left, resume in (("log.txt", None), ("model.npz", folder)):
         (folder / left).touch()
-        context = _context(lab, run, NullTracker(), NullTracker().artifact, Stop())
+        context = _context(lab, run, NullTracker(), Stop())
         assert (context.config, context.resume) == ({"width": 8, "seed": 3}, resume)
 
 

@@ -13,10 +13,11 @@ from typing import Any, Protocol
 from jestlab.models.training.phases import Phase
 
 
-class Recorder(Protocol):
-    """Records the reports of a run.
+class Tracker(Protocol):
+    """Where a run reports its results, and where it asks whether to stop.
 
-    Reporting doesn't wait for the store: values can be written later and in bulk, until `flush` is called.
+    The platform's run context writes reports to the results store; tests keep them in memory. Reporting
+    doesn't wait for the store: values can be written later and in bulk, until `flush` is called.
     """
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -43,21 +44,14 @@ class Recorder(Protocol):
     def progress(self, step: int, total_steps: int) -> None:
         """Report the completed steps, and the steps of the whole run."""
 
+    def artifact(self, name: str, path: Path) -> None:
+        """Record a file or folder of the run inside the lab, with its size and digest."""
+
     def flush(self) -> None:
         """Make all records durable.
 
         NOTE: call it before each checkpoint, so that no checkpoint is ahead of the recorded metrics.
         """
-
-
-class Tracker(Recorder, Protocol):
-    """Where a run reports its results, and where it asks whether to stop.
-
-    The platform's run context writes reports to the results store; tests keep them in memory.
-    """
-
-    def artifact(self, name: str, path: Path) -> None:
-        """Record a file or folder of the run inside the lab, with its size and digest."""
 
     def saved(self, step: int | None = None) -> None:
         """Report that the run's folder has a complete checkpoint. Can be called from any thread.
