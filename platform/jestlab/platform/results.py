@@ -177,7 +177,7 @@ def relative_if_inside(path: Path) -> Path:
 # ---- results
 
 
-def _documented(*models: type[Options]) -> Callable[[Method], Method]:
+def documented(*models: type[Options]) -> Callable[[Method], Method]:
     """Add the options of models to a method's signature, and to its docstring in place of `{options}`."""
 
     def decorate(method: Method) -> Method:
@@ -204,7 +204,7 @@ class ExperimentResults:
         self._lab = lab
         self.experiment = experiment
 
-    @_documented(TableOptions)
+    @documented(TableOptions)
     def table(self, name: str | None = None, **options: Any) -> Table:
         """Make a table, as `jestlab table` prints it.
 
@@ -231,7 +231,7 @@ class ExperimentResults:
             name = name or tables.default_name(self._lab.store_url, self.experiment)
             return make_table(self._lab, [self.experiment], name, options)
 
-    @_documented(*FIGURES.values(), CustomFigureOptions)
+    @documented(*FIGURES.values(), CustomFigureOptions)
     def figure(self, kind: str, **options: Any) -> Figure:
         """Draw a figure, as `jestlab plot` saves it. Each kind accepts some of the options.
 

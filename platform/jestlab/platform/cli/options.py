@@ -14,13 +14,11 @@ import click
 
 from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.completion import SCALE, SPEC
-from jestlab.platform.dependencies import EXECUTORS
 from jestlab.platform.errors import SpecError, UserError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from jestlab.models.extensions import Kind
     from jestlab.platform.spec.options import Options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -106,50 +104,6 @@ def decide_option(function: Function) -> Callable[..., Any]:
         return function(*args, study=study.until_decided() if decide else study, **kwargs)
 
     return wrapped
-
-
-def code_name(kind: Kind, builtin: Sequence[str], *, other_names: bool = False) -> Callable[[str], str]:
-    """Return a type for a built-in name, or a reference to custom code, whose file gets an absolute path.
-
-    Args:
-        kind: Kind of the named code, such as "figure"; used in errors.
-        builtin: The built-in names.
-        other_names: Whether to accept any other name, which the command then checks itself.
-    """
-
-    def convert(value: str) -> str:
-        if value in builtin:
-            return value
-        from jestlab.models import extensions
-        from jestlab.models.extensions import references
-
-        if not other_names or references.is_reference(value):
-            try:
-                extensions.check_name(kind, value, builtin)
-            except ValueError as error:
-                raise click.BadParameter(str(error)) from None
-        return references.anchored(value, Path.cwd())
-
-    return convert
-
-
-def launch_options(function: Function) -> Function:
-    """Add the options for launching runs; the command receives them by their names in `LaunchOptions`."""
-    for option in (
-        click.option("--keep-going", is_flag=True,
-                     help="Continue even if the first three runs fail with the same error."),
-        click.option("--fail-fast", is_flag=True,
-                     help="Stop all runs when a run has failed its last attempt."),
-        click.option("--retries", type=click.IntRange(min=0), metavar="N",
-                     help="Maximum number of further attempts after a run fails.  [default: the study's]"),
-        click.option("--parallel", type=click.IntRange(min=1), metavar="N",
-                     help="Maximum number of concurrent runs, across all launches.  [default: the study's]"),
-        click.option("--on", type=code_name("executor", EXECUTORS), metavar=f"[{'|'.join(EXECUTORS)}|NAME]",
-                     help="Executor, built-in or custom.  "
-                          "[default: the study's, else your settings', else local]"),
-    ):  # fmt: skip
-        function = option(function)
-    return function
 
 
 def json_option(help: str = "Print JSON.") -> Callable[[Function], Function]:

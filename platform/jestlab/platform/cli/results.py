@@ -26,7 +26,6 @@ from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.options import (
     RUN_HELP,
     baseline_option,
-    code_name,
     examples,
     lab_json_options,
     model_flags,
@@ -145,8 +144,7 @@ _KINDS = "\n\n".join(
 
 @click.command(epilog=f"Kinds of figures:\n\n{_KINDS}\n\n{_PLOTS}")
 @click.argument("experiment", type=EXPERIMENT, required=False)
-@click.option("--kind", type=code_name("figure", (*FIGURES, "all"), other_names=True), default="all",
-              show_default=True, metavar="KIND", help="Kind of figure to draw.")  # fmt: skip
+@click.option("--kind", default="all", show_default=True, metavar="KIND", help="Kind of figure to draw.")
 @model_flags(*FIGURES.values(), CustomFigureOptions)
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
 @lab_json_options("Print the paths as a JSON list.")
