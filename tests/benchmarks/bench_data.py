@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.support import parse_options, print_table, seconds_of
 
-from jestlab.models.config import ShapesWeb
+from jestlab.models.config import Data, ShapesWeb, TextTower, TwoTowers, VisionTower
+from jestlab.models.config.base import LoaderRuntime
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.images import decode
 from jestlab.models.data.pipeline import training_batches
@@ -94,13 +95,12 @@ def ours(
     """Our pipeline, by default with two threads."""
     yield from training_batches(
         folder,
-        filter=None,
+        Data(),
+        TwoTowers(vision=VisionTower(image_size=size), text=TextTower(length=length)),
+        LoaderRuntime(loader_threads=threads),
         tokenizer=tokenizer,
-        image_size=size,
-        text_length=length,
         batch_size=batch_size,
         seed=0,
-        threads=threads,
     )
 
 

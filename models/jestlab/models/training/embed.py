@@ -75,7 +75,7 @@ def embed(
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
     columns = columns_of(scores, config.data, web)
     source, data, share = ShardIndex.load(web), config.data, config.runtime.damaged_share
-    chosen, recaptions = choose(source, data.filter, data.recaption, columns, damaged_share=share)
+    chosen, recaptions = choose(source, data, columns, damaged_share=share)
     examples = np.arange(len(source)) if chosen is None else chosen
     about = About(
         digest=content_digest(data, web),

@@ -101,24 +101,19 @@ def train(
     later = BatchLayout(selecting, b, devices.rows(b)) if 0 < selecting < total else None
     batches = training_batches(
         web,
-        filter=config.data.filter,
-        recaption=config.data.recaption,
-        repeat=config.data.repeat,
+        config.data,
+        config.model,
+        config.runtime,
         columns=columns,
         tokenizer=tokenizer,
-        image_size=config.model.vision.image_size,
-        text_length=config.model.text.length,
         batch_size=config.super_batch_size,
         together=config.super_batch_size,
         seed=config.seed,
-        flip=config.augmentation.flip,
-        crop=config.augmentation.crop,
+        augmentation=config.augmentation,
         reference_tokenizer=scorer.tokenizer,
         lookups=lookups,
         rows=rows,
         later=later,
-        threads=config.runtime.loader_threads,
-        damaged_share=config.runtime.damaged_share,
         decoded_bytes=config.runtime.decoded_megabytes * 10**6,
     )
 
