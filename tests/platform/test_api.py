@@ -21,7 +21,7 @@ from jestlab import api
 from jestlab.analysis.sheet import Sheet
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.options import LaunchOptions
-from jestlab.platform.spec.options import FIGURES, TableOptions
+from jestlab.platform.spec.options import FIGURES, PageOptions, TableOptions
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STUDY = {
@@ -243,6 +243,7 @@ def test_a_lab_is_opened_by_folder_file_or_url(finished, monkeypatch):
             lambda _, finished: finished.results().figure("curves", width=3.25),
             "must be a length with its unit",
         ),
+        (lambda _, finished: finished.results().report(scope="some"), "scope: 'some' is not valid"),
         (lambda _, finished: finished.results().frame(where="sede < 3"), "sede"),
     ],
 )
@@ -270,6 +271,7 @@ def test_public_names_exist_and_are_documented():
     [
         (api.ExperimentResults.table, [TableOptions]),
         (api.ExperimentResults.figure, [*FIGURES.values(), Sheet]),
+        (api.ExperimentResults.report, [PageOptions]),
         (api.LoadedStudy.launch, [LaunchOptions]),
     ],
 )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 
 import click
 
-from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.completion import SCALE, SPEC
 from jestlab.platform.errors import SpecError, UserError
 
@@ -121,21 +120,6 @@ def output_option(
 ) -> Callable[[Function], Function]:
     """Add `--output`; the command receives it as `output: Path | None`."""
     return click.option("-o", "--output", type=FOLDER if folder else FILE, help=help)
-
-
-def baseline_option(default: str = "the first run that is not a reference") -> Callable[[Function], Function]:
-    """Add `--baseline`; the command receives it as `baseline: str | None`."""
-    text = f"Run or label to compare with.  [default: {default}]"
-    return click.option("--baseline", metavar="RUN", help=text)
-
-
-def scope_option(
-    what: str = "Which FLOPs count", default: str | None = "scoring", otherwise: str = ""
-) -> Callable[[Function], Function]:
-    """Add `--scope`; the command receives it as `scope`. `otherwise` describes a default of None."""
-    end = f"  [default: {otherwise}]" if otherwise else ""
-    text = f"{what}; each scope includes the previous ones.{end}"
-    return click.option("--scope", type=click.Choice(SCOPES), default=default, show_default=True, help=text)
 
 
 # ---- flags of figures and tables

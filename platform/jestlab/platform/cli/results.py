@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import click
 
-from jestlab.analysis.costs import Scope
 from jestlab.analysis.files import write_whole
 from jestlab.analysis.results import experiments as known
 from jestlab.analysis.tables import NAMES, default_name
@@ -23,15 +22,7 @@ from jestlab.analysis.tables.core import FORMATS, Format
 from jestlab.analysis.tables.latex import left_out
 from jestlab.analysis.units import listed
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
-from jestlab.platform.cli.options import (
-    RUN_HELP,
-    baseline_option,
-    examples,
-    lab_json_options,
-    model_flags,
-    output_option,
-    scope_option,
-)
+from jestlab.platform.cli.options import RUN_HELP, examples, lab_json_options, model_flags, output_option
 from jestlab.platform.cli.output import (
     default_format,
     print_or_write,
@@ -44,7 +35,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, result_blocks, table
-from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, TableOptions
+from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, PageOptions, TableOptions
 
 _TABLES = examples(
     "table quickstart --baseline uniform",
@@ -176,17 +167,11 @@ def plot_command(
     epilog=examples("report quickstart", "report quickstart --baseline uniform -o ~/for-my-colleagues")
 )
 @click.argument("experiment", type=EXPERIMENT)
-@baseline_option("that of the spec's reports, else the first run that is not a reference")
-@scope_option(default=None, otherwise="that of the spec's reports, else scoring")
+@model_flags(PageOptions)
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
 @lab_json_options("Print the paths of all files as a JSON list.")
 def report_command(
-    lab: Lab,
-    experiment: str,
-    baseline: str | None,
-    scope: Scope | None,
-    output: Path | None,
-    as_json: bool,
+    lab: Lab, experiment: str, given: dict[str, Any], output: Path | None, as_json: bool
 ) -> None:
     """Write EXPERIMENT as one HTML page, report.html, and print its path.
 
@@ -202,7 +187,7 @@ def report_command(
 
     folder = None if output is None else output.expanduser()
     with writing(folder or lab.reports / experiment):
-        paths = reports.write_page(lab, experiment, folder, baseline, scope)
+        paths = reports.write_page(lab, experiment, folder, PageOptions(**given))
     if not as_json and (lines := answer_lines(lab, experiment)):
         say(lines, err=True)
     show(as_json, [str(path) for path in paths], str(paths[0]))

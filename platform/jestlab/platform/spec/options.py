@@ -105,6 +105,26 @@ class _TableContent(Options):
     published: bool = option("Show published rows in the paper's tables.", True)
 
 
+class CostOptions(Options):
+    """How the costs of runs are compared; `jestlab costs` has a flag for each option."""
+
+    baseline: Baseline = None
+    scope: FlopsScope = "scoring"
+
+
+class PageOptions(Options):
+    """Options of the page of an experiment."""
+
+    baseline: str | None = option(
+        "Run or label to compare with; default: that of the study's reports, else the first run that is no "
+        "reference."
+    )
+    scope: Scope | None = option(
+        "FLOPs that count, each scope with the previous ones; default: that of the study's reports, else "
+        "scoring."
+    )
+
+
 class TableOptions(Shape, _TableContent):
     """A table of the study's runs.
 
