@@ -125,7 +125,7 @@ def diagnose(
         FileNotFoundError: A run's folder lacks its checkpoint or tokenizer.
         ValueError: The reference does not fit the learner or the data, or embeddings are not finite.
     """
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
+    web = datasets.ensure_web(config, data_cache)
     columns = columns_of(scores, config.data, web)
     criterion = code_of("criterion", config.criterion, config.criterion_options, CRITERIA)
     measured: dict[tuple[int, str], list[float]] = defaultdict(list)

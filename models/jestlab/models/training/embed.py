@@ -72,7 +72,7 @@ def embed(
     (towers, folder), devices = reference, Devices(jax.devices())
     parameters = load_parameters(folder / "checkpoints", towers)
     tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
+    web = datasets.ensure_web(config, data_cache)
     columns = columns_of(scores, config.data, web)
     source, data, share = ShardIndex.load(web), config.data, config.runtime.damaged_share
     chosen, recaptions = choose(source, data, columns, damaged_share=share)

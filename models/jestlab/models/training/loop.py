@@ -83,7 +83,7 @@ def train(
     if not is_first():
         tracker = NullTracker(tracker.stop_requested)
 
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
+    web = datasets.ensure_web(config, data_cache)
     benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if is_first():
