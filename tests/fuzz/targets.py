@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.analysis.results import read as read_frames
-from jestlab.models.training.tracker import NullTracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.platform.errors import UserError, UserErrors
 
 
@@ -151,7 +151,7 @@ def _weights(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
 # ---- the protocol of commands
 
 
-class _Recorder(NullTracker):
+class _Recorder(Tracker):
     """Takes all that a command reports, as strictly as the store."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 
 from jestlab.models.processes import launched_first
 from jestlab.models.training.phases import PhaseClock
-from jestlab.models.training.tracker import NullTracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.platform import logs, programs
 from jestlab.platform.client import Reporter
 from jestlab.platform.errors import BucketUnreachable, StoreError, UserError
@@ -333,7 +333,7 @@ def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
         return EXIT_STOPPED
     _log_to_standard_error()
     try:
-        _execute(lab, run, _context(lab, run, NullTracker(), stop))
+        _execute(lab, run, _context(lab, run, Tracker(), stop))
     except (Interrupted, KeyboardInterrupt):
         return EXIT_STOPPED
     finally:
@@ -342,7 +342,7 @@ def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
 
 
 def _context(
-    lab: Lab, run: RunRecord, recorder: Reporter | NullTracker, stop: Stop, **options: Any
+    lab: Lab, run: RunRecord, recorder: Reporter | Tracker, stop: Stop, **options: Any
 ) -> RunContext:
     """Create the context that the run's program is called with; `options` are more of its arguments."""
     directory = lab.root / run.directory

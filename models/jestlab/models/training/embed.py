@@ -27,7 +27,7 @@ from jestlab.models.processes import initialize_processes
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER
-from jestlab.models.training.tracker import NullTracker, Tracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import Parameters, TwoTowerModel
 from jestlab.models.two_towers import embed as embed_pairs
 
@@ -68,7 +68,7 @@ def embed(
     """
     initialize_processes()
     if not is_first():
-        tracker = NullTracker(tracker.stop_requested)
+        tracker = Tracker(tracker.stop_requested)
     (towers, folder), devices = reference, Devices(jax.devices())
     parameters = load_parameters(folder / "checkpoints", towers)
     tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())

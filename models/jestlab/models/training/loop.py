@@ -31,7 +31,7 @@ from jestlab.models.training.records import local, record, super_batch
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
 from jestlab.models.training.state import initial_state
 from jestlab.models.training.step import Metrics, build_step
-from jestlab.models.training.tracker import NullTracker, Tracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import initialize
 
 _LOG = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def train(
     devices = Devices.for_sizes(config.super_batch_size, b, config.approximate_size)
     rows = devices.rows(config.super_batch_size)
     if not is_first():
-        tracker = NullTracker(tracker.stop_requested)
+        tracker = Tracker(tracker.stop_requested)
 
     web = datasets.ensure_web(config, data_cache)
     benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)

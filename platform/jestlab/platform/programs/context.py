@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.models.training.phases import Phase, PhaseClock
-from jestlab.models.training.tracker import NullTracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.platform.client import Reporter, Totals, as_count, as_phase
 
 
@@ -43,8 +43,8 @@ class NeededRun:
 
 
 @dataclass(kw_only=True, eq=False)
-class RunContext(Reporter):
-    """Second argument of a program: `program(config, context)`. It implements `Tracker`.
+class RunContext(Reporter, Tracker):
+    """Second argument of a program: `program(config, context)`.
 
     A program that can run for minutes polls `stop_requested()`. When that is true, it saves a checkpoint and
     raises `Interrupted`. Files in `directory` at the start come from an earlier attempt of the same run.
@@ -71,7 +71,7 @@ class RunContext(Reporter):
     cache: Path
     seed: int
     needs: Mapping[str, NeededRun]
-    recorder: Reporter | NullTracker
+    recorder: Reporter | Tracker
     should_stop: Callable[[], bool]
     upload: Callable[[], None] = lambda: None
     check_evaluation: Callable[[Collection[str]], None] | None = None
