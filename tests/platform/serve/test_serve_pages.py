@@ -17,8 +17,8 @@ from sqlalchemy import text, update
 from tests.platform.serve.conftest import STUDY, record
 from tests.waiting import wait_until
 
-from jestlab.platform.exchange.adopt import Adoption, AdoptOptions
-from jestlab.platform.exchange.source_run import SourceRun
+from jestlab.platform.exchange.adopt import Adoption
+from jestlab.platform.exchange.source_run import AdoptOptions, SourceRun
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.launch.status import Watch

@@ -16,7 +16,8 @@ from jestlab.platform.cli.naming import shell_name
 from jestlab.platform.cli.options import examples, lab_json_options, model_flags, same_lab_options
 from jestlab.platform.cli.output import reporting, say, show
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange.adopt import KINDS, Adoption, AdoptOptions, read
+from jestlab.platform.exchange.adopt import KINDS, Adoption, read
+from jestlab.platform.exchange.source_run import AdoptOptions
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import Block, in_state, table
 from jestlab.platform.whoami import person
