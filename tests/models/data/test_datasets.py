@@ -174,7 +174,7 @@ def test_digest_sees_a_change_after_it_was_kept(own_web, name, monkeypatch):
 )
 def test_a_folder_of_the_user_is_checked(web, benchmark_folder, tmp_path, settings, changed):
     if settings is config.ShardFolder:
-        given, ensure = web, partial(ensure_web, seed=0, cache=tmp_path)
+        given, ensure = web, lambda folder: ensure_web(run(folder), tmp_path)
     else:
         given, ensure = benchmark_folder, partial(ensure_benchmark, cache=tmp_path)
     folder = Path(shutil.copytree(given, tmp_path / "own"))

@@ -40,7 +40,7 @@ def batches(folder, tokenizer, **changes):
         return whole.model_copy(update=given)
 
     data = section(Data(), filter="filter", recaption="recaption", repeat="repeat")
-    vision = section(VisionTower(image_size=16), image_size="image_size")
+    vision = section(VisionTower(image_size=16, patch_size=1), image_size="image_size")
     towers = TwoTowers(vision=vision, text=section(TextTower(length=12), text_length="length"))
     runtime = section(LoaderRuntime(), threads="loader_threads", damaged_share="damaged_share")
     options = {"batch_size": 64, "seed": 3, "tokenizer": tokenizer, **changes}

@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,7 +53,7 @@ class Recorder:
 def context(recorder: Any = None, **parts: Any) -> RunContext:
     return RunContext(
         directory=Path("/lab/run"), cache=Path("/lab/data"), seed=0, needs={},
-        recorder=recorder or Recorder(), should_stop=lambda: False, config={"seed": 0}, **parts,
+        recorder=cast(Any, recorder or Recorder()), should_stop=lambda: False, config={"seed": 0}, **parts,
     )  # fmt: skip
 
 

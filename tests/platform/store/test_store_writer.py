@@ -315,8 +315,8 @@ def test_a_refused_value_of_an_earlier_attempt_fails_the_run(store, unreliable, 
 def test_only_the_same_process_takes_an_attempt_up_again(store, unreliable, tmp_path):
     """It can't know whether the first try succeeded if its answer was lost."""
     begin = functools.partial(
-        WorkerAttempt, unreliable, RUN.fingerprint, plans.claimed(store, RUN), directory=tmp_path,
-        provenance=plans.HERE, handle="host:1:2:log.txt",
+        WorkerAttempt, unreliable, RUN.fingerprint, plans.claimed(store, RUN), root=tmp_path,
+        directory=tmp_path, provenance=plans.HERE, handle="host:1:2:log.txt",
     )  # fmt: skip
     unreliable.loses_answer = lambda: True
     with pytest.raises(StoreUnreachable):

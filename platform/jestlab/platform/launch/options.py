@@ -9,11 +9,12 @@ from pathlib import Path
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, field_validator, model_validator
 
+from jestlab.analysis.shape import Names
 from jestlab.models.extensions import references
 from jestlab.platform.dependencies import EXECUTORS
 from jestlab.platform.errors import UserError
 from jestlab.platform.redaction import PARTS, Part
-from jestlab.platform.spec.options import Names, Options, option
+from jestlab.platform.spec.options import Options, option
 from jestlab.platform.spec.resources import ExecutorName
 
 
