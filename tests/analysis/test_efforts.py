@@ -72,9 +72,30 @@ def test_figures_and_pages_use_the_known_effort(timed):
 def test_a_claim_at_equal_time(timed):
     (claim,) = read(timed.url, ["study"])
     # The faster run of a seed ends after 3 steps: slow is at 1.5 steps there.
-    assert claim.parts.loc[claim.parts["seed"] == 0, "difference"].sum() == pytest.approx(30.0 - 55.0)
-    of_seed_1 = claim.parts.loc[claim.parts["seed"] == 1]
+    assert claim.contrast.parts.loc[claim.contrast.parts["seed"] == 0, "difference"].sum() == pytest.approx(
+        30.0 - 55.0
+    )
+    of_seed_1 = claim.contrast.parts.loc[claim.contrast.parts["seed"] == 1]
     assert of_seed_1["difference"].sum() == pytest.approx(31.5 - 55.0)
+
+
+def test_a_run_that_is_not_chosen_limits_no_time(new_store, stored_run):
+    """`hasty` takes a tenth of the time of the others, which are compared at equal time."""
+    runs = [
+        stored_run(
+            label, [60.0, end], seed=seed, seconds_per_step=seconds, logged={"loss": [loss]}, **UNCOUNTED
+        )
+        for label, seconds, end, loss in (
+            ("hasty", 0.1, 50.0, 9.0),
+            ("quick", 1.0, 30.0, 1.0),
+            ("slow", 1.0, 45.0, 2.0),
+        )
+        for seed in range(2)
+    ]
+    best = {"best": ["hasty", "quick"], "by": "loss"}
+    spec = SPEC | {"metrics": SPEC["metrics"] | {"loss": {"goal": "min"}}, "claims": [CLAIM | {"of": best}]}
+    [judged] = read(new_store().add(*runs, spec=spec).url, ["study"])
+    assert judged.contrast.differences == [30.0 - 45.0] * 2
 
 
 def test_a_faster_seed_changes_no_earlier_difference(new_store, stored_run):
@@ -87,7 +108,7 @@ def test_a_faster_seed_changes_no_earlier_difference(new_store, stored_run):
             for seed, each in enumerate(seconds)
         ]
         [judged] = read(new_store().add(*runs, spec=SPEC).url, ["study"])
-        return judged.parts.groupby("seed")["difference"].sum().to_dict()
+        return judged.contrast.parts.groupby("seed")["difference"].sum().to_dict()
 
     before = differences(1.0, 1.1)
     assert differences(1.0, 1.1, 0.2) == pytest.approx(before | {2: -15.0})

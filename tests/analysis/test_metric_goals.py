@@ -55,10 +55,10 @@ def test_claims_of_both_goals(language):
     better, above, accurate, near = read(language.url, ["study"])
     verdicts = [each.verdict for each in (better, above, accurate, near)]
     assert verdicts == ["holds", "does not hold", "holds", "undecided"]
-    assert (better.metric.goal, accurate.metric.in_percent) == ("min", True)
+    assert (better.contrast.metric.goal, accurate.contrast.metric.in_percent) == ("min", True)
     differences = np.array(ENDS["fast"]) - np.array(ENDS["slow"])
-    assert better.difference == pytest.approx(differences.mean())
-    assert accurate.difference == pytest.approx(-differences.mean() / 100)
+    assert better.contrast.difference.mean == pytest.approx(differences.mean())
+    assert accurate.contrast.difference.mean == pytest.approx(-differences.mean() / 100)
 
 
 def test_texts_say_that_less_is_better(language):
@@ -168,7 +168,7 @@ def test_the_opposite_sign_and_goal_change_only_signs(pair):
         up, down = (verdict(each, where) for each, where in zip(pair, comparisons, strict=True))
         assert up.verdict == down.verdict
         assert up.evidence.forecast == pytest.approx(down.evidence.forecast)
-        assert up.points_to_claim == down.points_to_claim or up.difference == 0
+        assert up.points_to_claim == down.points_to_claim or up.contrast.difference.mean == 0
 
     found = [tables.finals(each, "base") for each in pair]
     said = [answer(tables.summary(each), each).sentence for each in found]

@@ -143,7 +143,7 @@ def test_the_page_uses_the_names(renamed, tmp_path):
     parts = {part.name: part for part in found.tables}
     assert [line.cells[0].text for line in parts["costs"].table.lines] == [*NAMES, "all runs"]
     judged = parts["claims"].judged[0]
-    assert judged.claim.text(judged.shown) == "JEST (ours) f=50% above IID, by score"
+    assert judged.claim.text(judged.contrast.names.shown) == "JEST (ours) f=50% above IID, by score"
 
 
 def test_a_name_never_hides_a_run():

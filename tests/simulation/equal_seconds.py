@@ -49,7 +49,7 @@ def differences(studies: int, correlation: float) -> Floats:
         )
     logged = pd.DataFrame(columns=["label", "seed", "name", "step", "value"]).astype({"value": float})
     measures = Measures(None, pd.concat(curves, ignore_index=True), logged)
-    values = measures.values([(AT_SECONDS, label) for label in LABELS], range(runs))
+    values = measures.values([(AT_SECONDS, label, seed) for label in LABELS for seed in range(runs)])
     a, b = (
         np.array([values.get((AT_SECONDS, label, seed), np.nan) for seed in range(runs)]) for label in LABELS
     )

@@ -98,10 +98,14 @@ class Gap(NamedTuple):
 def paired(ours: pd.Series[float], theirs: pd.Series[float]) -> Gap:
     """Compare two series of values, indexed by seed, over the seeds that both have; NaN ends if unknown."""
     ours, theirs = ours.align(theirs, join="inner")
-    gaps = (ours - theirs).tolist()
-    mean, std = moments(gaps) if gaps else (math.nan, math.nan)
-    half = float(half_widths([std], [len(gaps)])[0])
-    return Gap(mean, mean - half, mean + half, len(gaps))
+    return gap_of((ours - theirs).tolist())
+
+
+def gap_of(differences: Sequence[float]) -> Gap:
+    """Summarize the differences of seeds."""
+    mean, std = moments(differences) if differences else (math.nan, math.nan)
+    half = float(half_widths([std], [len(differences)])[0])
+    return Gap(mean, mean - half, mean + half, len(differences))
 
 
 def direction(low: float, high: float, value: float = 0.0) -> int:

@@ -62,7 +62,7 @@ def judged(new_store, stored_run):
 
 
 def differences(one):
-    return one.parts.groupby("seed")["difference"].apply(math.fsum).tolist()
+    return one.contrast.parts.groupby("seed")["difference"].apply(math.fsum).tolist()
 
 
 def test_the_best_run_of_each_seed_counts_and_the_table_says_which(judged):
@@ -70,12 +70,12 @@ def test_the_best_run_of_each_seed_counts_and_the_table_says_which(judged):
     one, store = judged(losses)
     expected = [0.7, 0.71, -0.18, 0.73, 0.74]
     assert differences(one) == pytest.approx(expected)
-    assert one.difference == pytest.approx(sum(expected) / SEEDS)
-    assert (one.seeds, one.planned, len(one.labels)) == (5, 5, 4)
+    assert one.contrast.difference.mean == pytest.approx(sum(expected) / SEEDS)
+    assert (one.seeds, len(one.contrast.planned), len(one.contrast.members)) == (5, 5, 4)
     chosen = "deep rate=1.0 in 4 of 5, deep rate=0.1 in 1 of 5 seeds"
-    assert one.chosen == chosen
+    assert one.contrast.choices == chosen
     assert f"| {chosen} " in table(store.url, "claims", ["study"]).markdown()
-    weights = one.parts[one.parts["seed"] == 2].set_index("label")["weight"].to_dict()
+    weights = one.contrast.parts[one.contrast.parts["seed"] == 2].set_index("label")["weight"].to_dict()
     assert weights == {"deep rate=0.1": 1.0, "flat": -1.0}
 
 
@@ -83,7 +83,7 @@ def test_both_sides_can_be_tuned_and_named_by_labels(judged):
     best = {"best": ["deep rate=0.01", "deep rate=0.1"], "by": DEV}
     one, _ = judged([(3.0, 2.0, 1.0)] * SEEDS, above=best)
     assert differences(one) == pytest.approx([0.9] * SEEDS)
-    assert one.chosen == "deep rate=1.0 in 5 of 5 seeds; deep rate=0.1 in 5 of 5 seeds"
+    assert one.contrast.choices == "deep rate=1.0 in 5 of 5 seeds; deep rate=0.1 in 5 of 5 seeds"
     assert one.verdict == "holds"
 
 
@@ -99,8 +99,8 @@ def test_failed_runs_are_not_chosen_and_a_seed_without_any_is_against_both_verdi
     one, _ = judged([(3.0, 2.0, 1.0)] * SEEDS, failed, until=until)
     assert differences(one) == pytest.approx([0.7, -0.19, math.nan, 0.73, 0.74], nan_ok=True)
     assert (one.seeds, one.evidence.agree) == (5, 3)
-    assert one.chosen == "deep rate=1.0 in 3 of 5, deep rate=0.1 in 1 of 5 seeds"
-    assert one.lost == f"best deep by {DEV} failed in 1 of 5 seeds"
+    assert one.contrast.choices == "deep rate=1.0 in 3 of 5, deep rate=0.1 in 1 of 5 seeds"
+    assert one.contrast.lost == f"best deep by {DEV} failed in 1 of 5 seeds"
 
 
 def test_a_failed_run_in_each_seed_leaves_the_others(judged):
@@ -111,12 +111,12 @@ def test_a_failed_run_in_each_seed_leaves_the_others(judged):
 
 def test_a_diverged_run_is_the_worst(judged):
     one, _ = judged([(3.0, 2.0, math.inf)] * 4 + [(math.inf,) * 3])
-    assert one.chosen == "deep rate=0.1 in 4 of 5, deep rate=0.01 in 1 of 5 seeds"
+    assert one.contrast.choices == "deep rate=0.1 in 4 of 5, deep rate=0.01 in 1 of 5 seeds"
 
 
 def test_a_seed_counts_only_after_all_its_runs_have_ended(judged):
     one, _ = judged([(3.0, 2.0, 1.0)] * SEEDS, {(0.01, 4): "RUNNING"})
-    assert (one.seeds, one.planned) == (4, 5)
+    assert (one.seeds, len(one.contrast.planned)) == (4, 5)
 
 
 @pytest.mark.parametrize(

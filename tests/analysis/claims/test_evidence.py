@@ -55,7 +55,6 @@ def test_negated_differences_reverse_the_evidence(differences, relation, near, e
         assert (one.verdict, one.seeds, one.agree) == (other.verdict, other.seeds, other.agree)
         assert one.chance == pytest.approx(other.chance)
         assert one.forecast == pytest.approx(other.forecast)
-        assert (one.low, one.high) == pytest.approx((-other.high, -other.low), nan_ok=True)
 
 
 @given(st.one_of(values, with_lost), st.sampled_from(RELATIONS), within, errors, values)
@@ -65,9 +64,6 @@ def test_decides_once_the_chance_is_small_and_keeps_the_decision(differences, re
         found = judge(differences, relation, near, error)
         assert (found.verdict != "undecided") == (found.chance <= error)
         assert found.forecast == NO_FORECAST or found.verdict == "undecided"
-        if relation != "near" and not math.isnan(found.low):
-            bound = found.low if relation == "above" else -found.high
-            assert (found.verdict == "holds") == (bound > -near)
     if found.verdict != "undecided":
         assert looked(differences + later, relation, near, error) == found
 
@@ -89,8 +85,6 @@ def test_one_look_equals_scipy_s_one_sided_t_tests(differences, near):
 
     found = evidence_of(differences, "above", 0.0, 0.05)
     assert found.chance == pytest.approx(min(p("greater", 0.0), p("less", 0.0)), rel=1e-6, abs=1e-12)
-    bounds = ttest_1samp(differences, 0.0).confidence_interval(0.9)  # 5% on each side
-    assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=1e-6, abs=1e-9)
     holds = max(p("greater", -near), p("less", near))  # two one-sided tests
     fails = min(1.0, 2 * min(p("greater", near), p("less", -near)))
     found = evidence_of(differences, "near", near, 0.05)
@@ -136,8 +130,6 @@ def test_decides_by_one_look(differences, relation, within, verdict):
 def test_decides_by_many_looks(differences, relation, within, claims, verdict, seeds, agree):
     found = evidence_of(differences, relation, within, 0.05 / claims, 24)
     assert (found.verdict, found.seeds, found.agree) == (verdict, seeds, agree)
-    if seeds == 11:
-        assert (found.low, found.high) == (min(differences), max(differences))
 
 
 def test_without_seeds_a_claim_is_undecided():
@@ -146,7 +138,6 @@ def test_without_seeds_a_claim_is_undecided():
         assert (found.verdict, found.seeds, found.chance, found.agree) == ("undecided", 0, 1.0, 0)
     ahead = looked([], "above", 0.0, 0.05).forecast
     assert ahead == (1.0, LAST, 5)
-    assert math.isnan(evidence_of([1.0], "above", 0.0, 0.05).low)
 
 
 @given(with_lost, st.data(), st.sampled_from(["above", "below"]))

@@ -58,16 +58,16 @@ def test_an_exponent_above_the_claimed_one_holds_and_one_below_does_not(ladder, 
     held, failed = ladder(0.8, goal=goal), ladder(0.3, goal=goal)
     assert (held.verdict, failed.verdict) == ("holds", "does not hold")
     assert held.seeds == 6
-    assert held.parts.groupby("seed")["difference"].sum().tolist() == pytest.approx(
-        [held.difference] * 6, abs=0.01
+    assert held.contrast.parts.groupby("seed")["difference"].sum().tolist() == pytest.approx(
+        [held.contrast.difference.mean] * 6, abs=0.01
     )
     assert held.claim.text({}) == "jest: exponent over size above 0.5, by score"
 
 
 def test_too_few_sizes_or_none_decide_nothing(ladder):
     few, none = ladder(0.8, x=(10, 80)), ladder(0.8, over="width")
-    assert (few.verdict, few.gap) == ("undecided", "size has 2 sizes: an exponent takes 3")
-    assert (none.verdict, none.gap) == ("undecided", "jest size=10 has no number above 0 in width")
+    assert (few.verdict, few.contrast.gap) == ("undecided", "size has 2 sizes: an exponent takes 3")
+    assert (none.verdict, none.contrast.gap) == ("undecided", "jest size=10 has no number above 0 in width")
 
 
 def test_the_notes_of_a_table_say_what_the_difference_is(stored_ladder):
@@ -87,8 +87,8 @@ def test_a_training_metric_without_evaluations_is_tested_too(new_store, stored_r
     claim = {"statement": "It falls", "of": "jest", "exponent_above": 0.5, "over": "size", "measure": "err"}
     spec = {"claims": [claim], "metrics": {"err": {"goal": "min"}}}
     [judged] = read(new_store().add(*runs, spec=spec).url, ["study"])
-    assert (judged.verdict, judged.gap) == ("holds", "")
+    assert (judged.verdict, judged.contrast.gap) == ("holds", "")
 
 
 def test_an_unknown_run_is_named_before_the_sizes_that_it_lacks(ladder):
-    assert ladder(0.8, of="jets").gap == "unknown run: jets"
+    assert ladder(0.8, of="jets").contrast.gap == "unknown run: jets"

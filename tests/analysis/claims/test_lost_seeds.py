@@ -42,8 +42,8 @@ def test_a_better_run_that_is_lost_in_two_seeds_decides_nothing_in_its_favor(sto
     for lost in (INF, -INF, None, *verbs):
         (found,) = read(stored([*BETTER[:3], lost, lost], WORSE).url, ["study"])
         assert (found.verdict, found.seeds, found.evidence.agree) == ("undecided", 5, 3)
-        assert found.lost == f"a {verbs.get(str(lost), 'diverged')} in 2 of 5 seeds"
-        assert found.reason.startswith(f"{found.lost}; currently")
+        assert found.contrast.lost == f"a {verbs.get(str(lost), 'diverged')} in 2 of 5 seeds"
+        assert found.reason.startswith(f"{found.contrast.lost}; currently")
     made = table(stored([*BETTER[:3], None, INF], WORSE).url, "claims", ["study"])
     assert "a diverged in 2 of 5 seeds" in made.markdown()
 
@@ -60,8 +60,8 @@ def test_many_lost_seeds(stored):
     ):
         (found,) = read(stored(a, b).url, ["study"])
         assert (found.verdict, found.seeds, found.evidence.agree) == (verdict, 8, agree)
-        assert found.lost == f"{lost} of 8 seeds"
-        assert verdict != "does not hold" or found.difference == -INF
+        assert found.contrast.lost == f"{lost} of 8 seeds"
+        assert verdict != "does not hold" or found.contrast.difference.mean == -INF
 
 
 def test_a_sequence_counts_lost_seeds_and_continues(stored):
@@ -70,12 +70,12 @@ def test_a_sequence_counts_lost_seeds_and_continues(stored):
 
     found = read_one([0.5, None, "FAILED", 0.5, 0.5, 0.5], [0.3] * 6)
     assert (found.verdict, found.seeds, found.evidence.agree) == ("undecided", 6, 4)
-    assert found.lost == "a diverged in 1 of 6, failed in 1 of 6 seeds"
+    assert found.contrast.lost == "a diverged in 1 of 6, failed in 1 of 6 seeds"
     assert found.is_open
     held = read_one([None, *[0.5] * 11], [0.3] * 12)
-    assert (held.verdict, held.lost) == ("holds", f"a diverged in 1 of {held.seeds} seeds")
+    assert (held.verdict, held.contrast.lost) == ("holds", f"a diverged in 1 of {held.seeds} seeds")
     stopped = read_one([0.5, "CANCELLED", 0.5], [0.3] * 3)
-    assert (stopped.seeds, stopped.lost) == (1, "")  # it resumes with the next launch
+    assert (stopped.seeds, stopped.contrast.lost) == (1, "")  # it resumes with the next launch
 
 
 def test_a_side_that_is_a_difference_is_unknown_if_one_of_its_runs_diverged(stored):
@@ -105,7 +105,7 @@ def test_training_metrics_that_were_lost(new_store, stored_run, measure, a, b, a
     spec = {"metrics": {name: {"goal": "min"} for name in ("loss", "speed")}}
     claim = CLAIM | {"measure": measure}
     (found,) = read(new_store().add(*runs, spec=spec | {"claims": [claim]}).url, ["study"])
-    assert (found.evidence.agree, found.lost) == (agree, f"a {lost} seeds")
+    assert (found.evidence.agree, found.contrast.lost) == (agree, f"a {lost} seeds")
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=30))

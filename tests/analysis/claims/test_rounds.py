@@ -1,17 +1,17 @@
 """Rounds of a study that runs until its claims are decided: the next seeds, and their cost."""
 
-import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.claims import Claim, Family, Side, Until
-from jestlab.analysis.claims.evidence import Relation
+from jestlab.analysis.claims import Claim, Family, Side, Study, Until
+from jestlab.analysis.claims.contrast import Contrast
 from jestlab.analysis.claims.judged import Judged, Judging
 from jestlab.analysis.claims.rounds import Hours, next_round
 from jestlab.analysis.metrics import Metric
+from jestlab.analysis.names import Names
 from jestlab.analysis.results import opened
 
 
@@ -22,18 +22,22 @@ def until_hours(limit):
 
 def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False, near=None):
     """Return a claim with its verdict: that the differences are above 0, or near it."""
-    import pandas as pd
-
     until = until or until_hours(None)
     claim = Claim(statement=f"{of} > {above}", of=Side(of=of), above=Side(of=above))
     judging = Judging(Family(error=0.05), claims, until)
-    relation: Relation = "above" if near is None else "near"
-    found = judging.evidence(judging.sample(differences, relation, near or 0.0))
-    return Judged(
-        experiment="study", scale="", claim=claim, judging=judging, relation=relation, evidence=found,
-        difference=0.0, low=math.nan, high=math.nan, planned=found.seeds, spent=spent, metric=Metric("max"),
-        parts=pd.DataFrame(), labels=(of, above),
+    seeds = range(len(differences))
+    contrast = Contrast(
+        experiment="study", study=Study({}, ""), claim=claim, names=Names({}, ()), runs={},
+        members=(of, above), chosen={}, planned=seeds, completed=seeds, seeds=seeds, weights={}, values={},
+        differences=differences, relation="above" if near is None else "near", metric=Metric("max"),
+        problem="", gaps=(), unknown=(),
     )  # fmt: skip
+    return Judged(
+        contrast,
+        judging,
+        judging.evidence(judging.sample(differences, contrast.relation, near or 0.0)),
+        spent=spent,
+    )
 
 
 def test_a_round_goes_to_the_earliest_decision_and_halfway_if_that_is_unlikely():
@@ -142,4 +146,5 @@ def test_a_claim_reports_why_no_more_seeds_are_run():
         assert judged(differences, spent=spent).stopped == stopped
     fixed = replace(each, judging=replace(each.judging, until=None))
     assert (fixed.is_open, fixed.stopped) == (False, "4 seeds planned")
-    assert replace(fixed, planned=1).stopped == "one seed planned"
+    alone = replace(fixed, contrast=replace(fixed.contrast, planned=[0]))
+    assert alone.stopped == "one seed planned"

@@ -83,12 +83,3 @@ def test_one_look_equals_scipy_s_test():
         assert one_look(n).tolist() == pytest.approx(
             [binomtest(k, n, alternative="less").pvalue for k in range(n + 1)]
         )
-
-
-def test_bounds_of_one_look_equal_scipy_s():
-    """At the first look with bounds these are order statistics, like SciPy's interval of a median."""
-    from scipy.stats import quantile_test
-
-    values = np.array([3.0, 1.0, 5.0, 2.0, 4.0])
-    theirs = quantile_test(values, p=0.5).confidence_interval(0.9)
-    assert SIGN.interval(values, 0.05, False) == (theirs.low, theirs.high) == (1.0, 5.0)

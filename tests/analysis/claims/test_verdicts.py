@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim, Family, Study
 from jestlab.analysis.claims.contrast import contrast_of
-from jestlab.analysis.claims.forecast import NO_FORECAST
 from jestlab.analysis.claims.judged import count_verdicts
 from jestlab.analysis.claims.measures import Measures
 from jestlab.analysis.claims.verdicts import judge, read
@@ -54,9 +53,7 @@ def test_a_change_of_both_sides_changes_nothing(found, constant, comparison):
     minus = {"of": {"of": "a", "minus": "c"}, comparison: {"of": "b", "minus": "c"}, "within": 1.0}
     one = judged(found, **claim)
     for other in (judged(moved, **claim), judged(found, **minus)):
-        assert (one.verdict, one.difference, one.low, one.high) == (
-            other.verdict, other.difference, other.low, other.high
-        )  # fmt: skip
+        assert (one.verdict, one.contrast.difference) == (other.verdict, other.contrast.difference)
 
 
 def test_an_undecided_claim_reports_the_chance_that_more_seeds_decide_it():
@@ -81,14 +78,14 @@ def test_only_seeds_of_both_sides_count(found, label, data):
     left = [seed for seed in range(count) if seed not in gone]
     states = {(label, seed): "RUNNING" if seed % 2 else "PREEMPTED" for seed in gone}
     one = judged(found, states, of="a", above="b")
-    assert (one.seeds, one.planned) == (len(left), count)
+    assert (one.seeds, len(one.contrast.planned)) == (len(left), count)
     if len(left) > 1:
         kept = {name: [values[seed] for seed in left] for name, values in found.items()}
         assert one.verdict == judged(kept, of="a", above="b").verdict
     else:
         assert one.verdict == ("undecided" if left else "not run")
     lacks = f"{label} has not completed in {len(gone)} of {count} seeds"
-    assert one.gap.startswith(lacks) == bool(gone)
+    assert one.contrast.gap.startswith(lacks) == bool(gone)
 
 
 def test_names_at_most_four_runs_that_have_not_completed():
@@ -96,7 +93,7 @@ def test_names_at_most_four_runs_that_have_not_completed():
     gap = "; ".join(f"{label} failed in 1 of 2 seeds" for label in "abcd")
     for labels, more in (("abcd", ""), ("abcde", " …")):
         failed = {(label, 0): "FAILED" for label in labels}
-        assert judged(found, failed, of=list("abcde"), above="f").gap == gap + more
+        assert judged(found, failed, of=list("abcde"), above="f").contrast.gap == gap + more
 
 
 @given(results(), st.sampled_from(["above", "below", "near"]))
@@ -104,9 +101,9 @@ def test_the_parts_add_up_to_the_difference(found, comparison):
     one = judged(
         found, of={"of": ["a", "b"], "minus": "c"}, within=1.0, **{comparison: {"of": "b", "minus": "a"}}
     )
-    by_seed = one.parts.groupby("seed")["difference"].sum()
-    assert by_seed.mean() == pytest.approx(one.difference, abs=1e-9)
-    assert set(one.parts["label"]) == {"a", "b", "c"}
+    by_seed = one.contrast.parts.groupby("seed")["difference"].sum()
+    assert by_seed.mean() == pytest.approx(one.contrast.difference.mean, abs=1e-9)
+    assert set(one.contrast.parts["label"]) == {"a", "b", "c"}
 
 
 JOINT = {"statement": "Joint learns more", "of": "joint", "above": "uniform", "source": "Figure 3"}
@@ -145,22 +142,22 @@ def test_the_score_is_the_one_of_tables(study):
     shown = table(study.url, "summary", ["study"], baseline="uniform").frame.set_index("row")
     claims = [JOINT, JOINT | {"of": "independent", "statement": "Its seeds differ"}]
     for one, verdict in zip(claiming(study, *claims), ("holds", "undecided"), strict=True):
-        expected = shown.loc[one.labels[0], ["delta_mean", "delta_low", "delta_high"]]
-        assert [one.difference, one.low, one.high] == pytest.approx([*expected])
-        assert (one.verdict, one.seeds, one.metric.in_percent) == (verdict, 2, True)
+        expected = shown.loc[one.contrast.members[0], ["delta_mean", "delta_low", "delta_high"]]
+        assert one.contrast.difference[:3] == pytest.approx([*expected])
+        assert (one.verdict, one.seeds, one.contrast.metric.in_percent) == (verdict, 2, True)
 
 
 def test_scores_at_equal_flops_are_interpolated_where_the_cheapest_run_ends(study):
     """Uniform ends after 12 GFLOP, joint's steps cost 8 with scoring: it is halfway between .3 and .5."""
     claim = JOINT | {"measure": "score_at_flops"}
     (one,) = claiming(study, claim)
-    values = one.parts.set_index(["label", "seed"])["value"].to_dict()
+    values = one.contrast.parts.set_index(["label", "seed"])["value"].to_dict()
     assert values == pytest.approx(
         {("joint", 0): 0.4, ("joint", 1): 0.4, ("uniform", 0): 0.4, ("uniform", 1): 0.5}
     )
     # By the learner's FLOPs alone, which the study's reports count, both end after 12.
     (one,) = claiming(study, claim, reports=[{"kind": "pareto", "scope": "learner"}])
-    assert one.parts.set_index(["label", "seed"])["value"]["joint", 1] == pytest.approx(0.7)
+    assert one.contrast.parts.set_index(["label", "seed"])["value"]["joint", 1] == pytest.approx(0.7)
 
 
 def test_a_curve_that_starts_later_is_not_extrapolated(stored):
@@ -168,7 +165,7 @@ def test_a_curve_that_starts_later_is_not_extrapolated(stored):
     claims = by_measure("score_at_flops", of="costly", above="cheap")
     (one,) = stored({"cheap": [0.1, 0.2], "costly": [0.5, 0.6]}, claims, **runs)
     assert (one.verdict, one.seeds) == ("undecided", 0)
-    assert one.gap == "costly has no evaluation early enough for score_at_flops"
+    assert one.contrast.gap == "costly has no evaluation early enough for score_at_flops"
 
 
 def test_scores_after_a_share_of_the_examples_are_interpolated(stored):
@@ -178,11 +175,13 @@ def test_scores_after_a_share_of_the_examples_are_interpolated(stored):
     claims = [{"statement": side["measure"], "of": side, "above": "uniform"} for side in sides]
     curves = {"joint": [0.1, 0.3, 0.5, 0.7], "uniform": [0.1, 0.2, 0.3, 0.35]}
     sooner, end, early, too_soon, no_share = stored(curves, claims)
-    assert [each.difference for each in (sooner, end, early)] == pytest.approx([0.05, 0.35, -0.21])
-    assert (sooner.claim.unit, sooner.metric.in_percent, sooner.verdict) == ("score", True, "holds")
+    assert [each.contrast.difference.mean for each in (sooner, end, early)] == pytest.approx(
+        [0.05, 0.35, -0.21]
+    )
+    assert (sooner.claim.unit, sooner.contrast.metric.in_percent, sooner.verdict) == ("score", True, "holds")
     assert too_soon.seeds == 0
-    assert too_soon.gap == "joint has no evaluation early enough for score_after_.1"
-    assert no_share.gap == "joint has no value of score_after_2"
+    assert too_soon.contrast.gap == "joint has no evaluation early enough for score_after_.1"
+    assert no_share.contrast.gap == "joint has no value of score_after_2"
 
 
 def test_evaluations_metrics_and_spikes(stored):
@@ -194,10 +193,10 @@ def test_evaluations_metrics_and_spikes(stored):
         a=lambda seed: {"logged": {"loss": spiky, "score_sub_batch": [9.0, 2.0 + seed / 10]}},
         b=lambda seed: {"logged": {"loss": calm, "score_sub_batch": [9.0, 2.5 + seed / 10]}},
     )
-    assert (zero_shot.difference, metric.difference) == pytest.approx((0.1, -0.5))
-    assert (zero_shot.metric.in_percent, metric.metric.in_percent) == (True, False)
+    assert (zero_shot.contrast.difference.mean, metric.contrast.difference.mean) == pytest.approx((0.1, -0.5))
+    assert (zero_shot.contrast.metric.in_percent, metric.contrast.metric.in_percent) == (True, False)
     assert (metric.verdict, spikes.verdict) == ("does not hold", "holds")
-    assert list(spikes.parts["value"]) == [2.0, 2.0, 0.0, 0.0]  # 20 and 21 are one
+    assert list(spikes.contrast.parts["value"]) == [2.0, 2.0, 0.0, 0.0]  # 20 and 21 are one
 
 
 def test_training_metrics_decide_without_any_evaluation(stored):
@@ -205,8 +204,12 @@ def test_training_metrics_decide_without_any_evaluation(stored):
         name: {"metrics": (), "logged": {"m": [value]}} for name, value in (("a", 2.0), ("b", 1.0))
     }
     metric, score = stored({"a": [0.1], "b": [0.1]}, by_measure("m", "score"), **options)
-    assert (metric.verdict, metric.difference, metric.planned) == ("holds", 1.0, 2)
-    assert (score.verdict, score.gap) == ("undecided", "nothing has been evaluated")
+    assert (metric.verdict, metric.contrast.difference.mean, len(metric.contrast.planned)) == (
+        "holds",
+        1.0,
+        2,
+    )
+    assert (score.verdict, score.contrast.gap) == ("undecided", "nothing has been evaluated")
 
 
 def test_a_gap_names_the_run_without_a_value(stored):
@@ -220,7 +223,7 @@ def test_a_gap_names_the_run_without_a_value(stored):
     claims = by_measure(*gaps, above="diagnosis")
     without: dict[str, Any] = {"metrics": (), "logged": {"loss": []}}
     found = stored({"a": [0.1, 0.4], "diagnosis": [0.0]}, claims, diagnosis=without)
-    assert [claim.gap for claim in found] == [*gaps.values()]
+    assert [claim.contrast.gap for claim in found] == [*gaps.values()]
 
 
 def test_a_run_may_be_compared_with_itself_by_another_measure(stored):
@@ -238,20 +241,22 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(stored):
         claims,
         a=lambda seed: {"logged": {"loss": [3.0, 2.0]} | {name: by[seed] for name, by in logged.items()}},
     )
-    assert more.difference == much.difference == pytest.approx(-0.55)
+    assert more.contrast.difference.mean == much.contrast.difference.mean == pytest.approx(-0.55)
     assert more.claim.unit == "learnability"
     assert more.claim.text({}) == "a (learnability/joint) above a (learnability/gibbs)"
-    assert more.metric.goal is None and not more.metric.in_percent
-    assert sorted(more.parts["difference"]) == pytest.approx([-3.6, -2.5, 2.0, 3.0])
-    assert more.parts.groupby("seed")["difference"].sum().to_dict() == pytest.approx({0: -0.5, 1: -0.6})
+    assert more.contrast.metric.goal is None and not more.contrast.metric.in_percent
+    assert sorted(more.contrast.parts["difference"]) == pytest.approx([-3.6, -2.5, 2.0, 3.0])
+    assert more.contrast.parts.groupby("seed")["difference"].sum().to_dict() == pytest.approx(
+        {0: -0.5, 1: -0.6}
+    )
     assert (more.verdict, much.verdict) == ("undecided", "undecided")  # two seeds: t(1) = −11 > −31.8
     assert (much.seeds, misspelt.seeds) == (2, 0)
-    assert misspelt.gap == "a has no value of learnability/gibs"
+    assert misspelt.contrast.gap == "a has no value of learnability/gibs"
     assert unlike.claim.unit == "loss − score"
-    assert unlike.difference == pytest.approx(1.6)
-    assert not unlike.metric.in_percent
-    assert (unclear.verdict, unclear.gap) == ("undecided", "loss and score: no common goal and unit")
-    assert unclear.evidence.forecast == NO_FORECAST
+    assert unlike.contrast.difference.mean == pytest.approx(1.6)
+    assert not unlike.contrast.metric.in_percent
+    assert (unclear.verdict, unclear.contrast.gap) == ("undecided", "loss and score: no common goal and unit")
+    assert unclear.seeds == 0
 
 
 def test_a_run_means_all_its_points_and_a_list_the_mean(new_store, stored_runs):
@@ -264,8 +269,8 @@ def test_a_run_means_all_its_points_and_a_list_the_mean(new_store, stored_runs):
         spec={"claims": claims},
     )
     by_name, by_labels, of_one = read(store.url, ["study"])
-    assert by_name.difference == by_labels.difference == pytest.approx(0.205)
-    assert of_one.difference == pytest.approx(0.305)
+    assert by_name.contrast.difference.mean == by_labels.contrast.difference.mean == pytest.approx(0.205)
+    assert of_one.contrast.difference.mean == pytest.approx(0.305)
 
 
 def test_reports_runs_that_have_not_completed(study):
@@ -280,14 +285,20 @@ def test_reports_runs_that_have_not_completed(study):
     claims = [JOINT | {"statement": name, "of": name, "unless": "few runs"} for name in expected]
     found = claiming(study, *claims)
     for each, wanted in zip(found, expected.values(), strict=True):
-        assert (each.verdict, each.seeds, each.gap) == wanted and each.reason.startswith(each.gap)
+        assert (each.verdict, each.seeds, each.contrast.gap) == wanted and each.reason.startswith(
+            each.contrast.gap
+        )
     assert count_verdicts(found) == "At scale smoke, 4 claims: 1 holds, 1 undecided, 2 not run."
 
 
 def test_runs_without_a_common_seed_are_not_compared(new_store, stored_run):
     runs = [stored_run(name, [0.1], seed=seed) for seed, name in enumerate(("joint", "uniform"))]
     (found,) = read(new_store().add(*runs, spec={"claims": [JOINT]}).url, ["study"])
-    assert (found.verdict, found.planned, found.gap) == ("not run", 0, "the runs have no seed in common")
+    assert (found.verdict, len(found.contrast.planned), found.contrast.gap) == (
+        "not run",
+        0,
+        "the runs have no seed in common",
+    )
 
 
 def test_a_sequence_that_nothing_can_decide_is_out_of_reach(new_store, stored_run):
@@ -295,7 +306,7 @@ def test_a_sequence_that_nothing_can_decide_is_out_of_reach(new_store, stored_ru
     claim = {"statement": "unclear", "of": "a", "better_than": "b", "measure": "m"}
     spec = {"claims": [claim], "seeds": {"until": "decided"}}
     (found,) = read(new_store().add(*runs, spec=spec).url, ["study"])
-    assert (found.verdict, found.seeds, found.gap) == ("undecided", 5, "m: no common goal and unit")
+    assert (found.verdict, found.seeds, found.contrast.gap) == ("undecided", 0, "m: no common goal and unit")
     assert not found.is_open and found.stopped.startswith("out of reach")
 
 

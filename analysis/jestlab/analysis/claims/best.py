@@ -51,7 +51,7 @@ def stand_ins(
     """
     every_seed = sorted({seed for _, seed in states})
     seeds = [seed for seed in every_seed if all((label, seed) in states for label in labels)]
-    values = measures.values([(by, label) for label in labels], seeds)
+    values = measures.values([(by, label, seed) for label in labels for seed in seeds])
     for seed in seeds:
         completed = [label for label in labels if states[label, seed] == "COMPLETED"]
         known = {each: values[by, each, seed] for each in completed if (by, each, seed) in values}

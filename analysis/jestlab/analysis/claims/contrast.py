@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..frames import DIVERGED, LOST, in_words
-from ..intervals import half_widths, moments
+from ..intervals import Gap, gap_of
 from ..metrics import Metric
 from ..names import Names, names_in
 from .best import refusal, stand_ins
 from .claim import Claim, Study
-from .evidence import Relation, Sample
-from .forecast import NO_FORECAST
-from .judged import Judged, Judging
+from .evidence import Relation
 from .ladder import sizes_of, weights_of
-from .measures import Measures, Term
+from .measures import Measures, Place, Term, Value
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    Place = tuple[str, int]
-    """A label and a seed."""
 
 _MAX_NAMED = 4  # labels in a message
 
@@ -36,7 +31,9 @@ class Contrast:
     """The sides of a claim, compared seed by seed.
 
     Attributes:
-        study: The study, which defines display names and the scale.
+        experiment: The experiment whose runs are compared.
+        study: Its spec and scale.
+        names: Display names of runs and labels.
         runs: Label and seed → the run: label, state, fingerprint, and retracted (why its results are wrong).
         members: Labels of all runs that the seeds need, also of those that are not chosen.
         chosen: Name of a side and seed → label of the best run, which the name represents.
@@ -45,11 +42,12 @@ class Contrast:
         seeds: The seeds that count, in order.
         weights: Measure and label → weight in the difference.
         values: Measure, label, and seed → known value.
+        differences: One for each of `seeds`.
         relation: The range of differences for which the claim holds.
         metric: The metric of the difference.
-        unclear: Why the direction of "better" is unknown; empty if it is known or doesn't matter.
-        differences: One for each of `seeds`.
-        gaps: Clauses about missing results.
+        problem: Why the claim can't be decided by its differences; empty if it can.
+        gaps: Clauses about missing results, except those of runs; often empty.
+        unknown: Clauses about values that completed runs lack.
     """
 
     experiment: str
@@ -63,59 +61,33 @@ class Contrast:
     completed: Sequence[int]
     seeds: Sequence[int]
     weights: Mapping[Term, float]
-    values: Mapping[tuple[str, str, int], float]
+    values: Mapping[Value, float]
+    differences: Sequence[float]
     relation: Relation
     metric: Metric
-    unclear: str
-    differences: Sequence[float]
-    gaps: Sequence[str] = field(default_factory=list)
+    problem: str
+    gaps: Sequence[str]
+    unknown: Sequence[str]
+
+    def first(self, count: int) -> Contrast:
+        """Return the contrast in its first seeds."""
+        return replace(self, seeds=self.seeds[:count], differences=self.differences[:count])
 
     @property
-    def labels(self) -> list[str]:
-        """The labels of the compared runs."""
-        return list(dict.fromkeys(label for _, label in self.weights))
+    def difference(self) -> Gap:
+        """Mean over the seeds of one side minus the other, with the confidence interval by Student's t.
+
+        The interval is not corrected for other claims or looks.
+        """
+        return gap_of(self.differences)
 
     @property
-    def is_testable(self) -> bool:
-        """Whether the claim can be decided by its differences."""
-        return bool(self.completed) and not self.unclear
+    def parts(self) -> pd.DataFrame:
+        """The rows that add up to the difference of each seed.
 
-    def judged(self, judging: Judging, sample: Sample) -> Judged:
-        """Judge the claim by its differences."""
-        evidence = judging.evidence(sample)
-        if self.unclear:
-            evidence = replace(evidence, verdict="undecided", forecast=NO_FORECAST)
-        if not self.completed:
-            evidence = replace(evidence, verdict="not run")
-        seeds, differences = self.seeds[: evidence.seeds], self.differences[: evidence.seeds]
-        mean, std = moments(differences) if differences else (math.nan, math.nan)
-        half = float(half_widths([std], [len(differences)])[0])
-        picked: dict[str, list[str]] = {}
-        for (side, seed), label in self.chosen.items():
-            picked.setdefault(side, []).extend([self.names.shown[label]] * (seed in seeds))
-        gaps = [*self.gaps, "one seed has no interval" if len(seeds) == 1 else ""]
-        return Judged(
-            experiment=self.experiment,
-            scale=self.study.scale,
-            claim=self.claim,
-            judging=judging,
-            relation=self.relation,
-            evidence=evidence,
-            difference=mean,
-            low=mean - half,
-            high=mean + half,
-            planned=len(self.planned),
-            metric=self.metric,
-            parts=self._parts(seeds),
-            labels=tuple(self.members),
-            chosen="; ".join(in_words(labels, len(seeds)) for labels in picked.values() if labels),
-            shown=self.names.shown,
-            gap=next(filter(None, gaps), ""),
-            lost=self.describe_fates(seeds, len(seeds if judging.until else self.planned)),
-        )
-
-    def _parts(self, seeds: Sequence[int]) -> pd.DataFrame:
-        """Return the rows that add up to the difference of each seed; see `Judged.parts`."""
+        One row for each run and measure: experiment, label, seed, fingerprint, value (of the measure),
+        weight, and difference (weight × value).
+        """
         import pandas as pd
 
         parts = [
@@ -126,10 +98,37 @@ class Contrast:
                 "weight": weight, "difference": weight * outcome,
             }
             for (measure, label), weight in self.weights.items()
-            for seed in seeds
+            for seed in self.seeds
             for outcome in [self.values.get((measure, label, seed), math.nan)]
         ]  # fmt: skip
         return pd.DataFrame(parts, columns=_PARTS)
+
+    @property
+    def choices(self) -> str:
+        """How often each label was chosen as the best: "lr=0.1 in 4 of 5, lr=1 in 1 of 5 seeds"."""
+        picked: dict[str, list[str]] = {}
+        for (side, seed), label in self.chosen.items():
+            picked.setdefault(side, []).extend([self.names.shown[label]] * (seed in self.seeds))
+        return "; ".join(in_words(labels, len(self.seeds)) for labels in picked.values() if labels)
+
+    @property
+    def lost(self) -> str:
+        """The seeds in which runs diverged or failed: "joint diverged in 2 of 5 seeds"."""
+        return self._fates(self.seeds, len(self.seeds if self.study.until else self.planned))
+
+    @property
+    def gap(self) -> str:
+        """One clause about missing results; empty if nothing is missing."""
+        missing = [seed for seed in self.planned if seed not in self.completed]
+        gaps = (*self.gaps, self._fates(missing, len(self.planned)), *self.unknown)
+        return next(filter(None, gaps), "one seed has no interval" * (len(self.seeds) == 1))
+
+    def _fates(self, seeds: Sequence[int], total: int) -> str:
+        """Describe the runs without a finite value in some seeds, out of a total number of seeds."""
+        fates = {label: [self._fate(label, seed) for seed in seeds] for _, label in self.weights}
+        counted = {label: in_words(each, total) for label, each in fates.items()}
+        texts = [f"{self.names.shown[label]} {text}" for label, text in counted.items() if text]
+        return "; ".join(texts[:_MAX_NAMED]) + " …" * (len(texts) > _MAX_NAMED)
 
     def _fate(self, label: str, seed: int) -> str:
         """Return why a run has no finite value, or "". Seeds with incomplete runs have no values at all."""
@@ -139,13 +138,6 @@ class Contrast:
         if any(value is not None and not math.isfinite(value) for value in known):
             return DIVERGED
         return "has no value" if None in known and seed in self.completed else ""
-
-    def describe_fates(self, seeds: Sequence[int], total: int) -> str:
-        """Describe the runs without a finite value in some seeds, out of a total number of seeds."""
-        fates = {label: [self._fate(label, seed) for seed in seeds] for label in self.labels}
-        counted = {name: in_words(fates[name], total) for name in fates}
-        texts = [f"{self.names.shown[name]} {text}" for name, text in counted.items() if text]
-        return "; ".join(texts[:_MAX_NAMED]) + " …" * (len(texts) > _MAX_NAMED)
 
 
 def contrast_of(
@@ -158,67 +150,59 @@ def contrast_of(
             (the reason why the results are wrong; empty if they aren't).
     """
     names = names_in(study.spec, runs)
-    tuned = {side: side.best_run(names.shown) for side in claim.sides if side.by}
-    best = {name: (side.by, _labels(names, side.best)) for side, name in tuned.items()}
+    named = [name for side in claim.sides for _, name in side.named()]
+    members = _labels(names, named)
+    compared, chosen = _compared(claim, names, study, runs[runs["label"].isin(members)], measures)
+    by = {side.best_run(names.shown): side.by for side in claim.sides if side.by}
     sides = [
-        (measure, [tuned[side]] if side in tuned else _labels(names, side.of), _labels(names, side.minus))
+        (
+            measure,
+            [side.best_run(names.shown)] if side.by else _labels(names, side.of),
+            _labels(names, side.minus),
+        )
         for side, measure in zip(claim.sides, claim.measures, strict=True)
     ]
-    weights, refused = _ladder(claim, _weights(sides), runs)
-    labels = list(dict.fromkeys(label for _, label in weights))
-    terms = [(name, each) for name, label in weights for each in best.get(label, ("", [label]))[1]]
-    members = list(dict.fromkeys(label for _, label in terms))
-    unknown = [name for side in claim.sides for _, name in side.named() if not names.meant(name)]
-    rows: Iterable[Any] = runs[runs["label"].isin(members)].itertuples()
-    compared = {(run.label, run.seed): run for run in rows}
-    # A canceled run resumes with the next launch, so tests after every seed wait for it.
-    final = {"COMPLETED", *LOST} - ({"CANCELLED"} if study.until is not None else set())
-    states = {place: run.state for place, run in compared.items()}
-    chosen: dict[Place, str] = {}
-    for name, (by, candidates) in best.items():
-        refused = refused or refusal(by, claim.measures, measures)
-        for seed, label, is_best in stand_ins(measures, states, candidates, by, final):
-            compared[name, seed] = compared[label, seed]
-            chosen |= {(name, seed): label} if is_best else {}
+    weights, no_exponent = _ladder(claim, _weights(sides), runs)
+    metric, no_goal = _metric(claim, measures)
+    refused = (refusal(each, claim.measures, measures) for each in by.values())
+    problem = next(filter(None, (*refused, no_exponent, no_goal)), "")
+
+    unknown = [name for name in named if not names.meant(name)]
     all_seeds = {seed for _, seed in compared if not unknown}
+    labels = {label for _, label in weights}
     planned = sorted(seed for seed in all_seeds if all((label, seed) in compared for label in labels))
-    reasons = {run.retracted: None for run in compared.values() if run.retracted and run.seed in planned}
-    usable = [] if reasons else planned
+    wrong = dict.fromkeys(run.retracted for run in compared.values() if run.retracted and run.seed in planned)
+    usable = [] if wrong else planned
     completed, ended = (
-        [seed for seed in usable if all(compared[label, seed].state in states for label in labels)]
-        for states in ({"COMPLETED"}, final)
+        [seed for seed in usable if all(compared[label, seed].state in each for label in labels)]
+        for each in ({"COMPLETED"}, _final(study))
     )
-    values = measures.values(terms, completed)
-    for (name, seed), label in chosen.items():
-        pairs = [((term, name, seed), (term, label, seed)) for term in claim.measures]
-        values |= {place: values[of_run] for place, of_run in pairs if of_run in values}
-    known = {(measure, label) for measure, label, _ in values}
-    seeds = ended if not refused and weights.keys() <= known else []
+    picked = {name for name, _ in chosen}
+    places = {
+        (measure, label, seed): (measure, chosen.get((label, seed), label), seed)
+        for measure, label in weights
+        for seed in completed
+    }
+    found = measures.values(places.values())
+    values = {place: found[of_run] for place, of_run in places.items() if of_run in found}
+    seeds = [] if problem or weights.keys() - {place[:2] for place in values} else ended
     if study.until is not None:  # looks are in the order of the seeds, without gaps
         seeds = [seed for place, seed in enumerate(seeds) if seed == place]
+    is_relative = claim.is_ladder or any(side.minus for side in claim.sides)
 
-    def value(measure: str, plus: Sequence[str], minus: Sequence[str], seed: int) -> float:
-        """Return the value of a side for one seed."""
-        known = [values.get((measure, label, seed), math.nan) for label in (*plus, *minus)]
-        if minus and not all(map(math.isfinite, known)):
-            return math.nan  # a difference to a run that diverged is neither good nor bad
-        added, subtracted = known[: len(plus)], known[len(plus) :]
-        return sum(added) / len(added) - sum(subtracted) / max(1, len(subtracted))
+    def mean(measure: str, labels: Sequence[str], seed: int) -> float:
+        return sum(values.get((measure, label, seed), math.nan) for label in labels) / max(1, len(labels))
 
     def difference(seed: int) -> float:
-        if claim.other is not None:
-            return value(*sides[0], seed) - value(*sides[1], seed)
-        each = [weight * values.get((*term, seed), math.nan) for term, weight in weights.items()]
-        return sum(each) if all(map(math.isfinite, each)) else math.nan
+        known = [values.get((*term, seed), math.nan) for term in weights]
+        if is_relative and not all(map(math.isfinite, known)):
+            return math.nan  # a difference to a run that diverged is neither good nor bad
+        if claim.is_ladder:
+            return sum(weight * each for weight, each in zip(weights.values(), known, strict=True))
+        of, other = (mean(measure, of, seed) - mean(measure, minus, seed) for measure, of, minus in sides)
+        return of - other
 
-    first, second = (measures.metric(measure) for measure in (claim.measures[0], claim.measures[-1]))
-    metric = first if (first.goal, first.unit) == (second.goal, second.unit) else Metric()
-    is_unclear = claim.comparison == "better_than" and metric.goal is None
-    unclear = f"{' and '.join(dict.fromkeys(claim.measures))}: no common goal and unit" if is_unclear else ""
-    relation: Relation = "below" if metric.goal == "min" else "above"
-    if claim.comparison != "better_than":
-        relation = claim.comparison
-    contrast = Contrast(
+    return Contrast(
         experiment=experiment,
         study=study,
         claim=claim,
@@ -231,28 +215,52 @@ def contrast_of(
         seeds=seeds,
         weights=weights,
         values=values,
-        relation=relation,
-        metric=metric,
-        unclear=refused or unclear,
         differences=[difference(seed) for seed in seeds],
-    )
-    unchosen = {name: by for name, (by, _) in best.items() if name not in {side for side, _ in chosen}}
-    gaps = [
-        "retracted: " + "; ".join(" ".join(reason.split()) for reason in reasons) if reasons else "",
-        f"unknown run: {', '.join(unknown)}" if unknown else "",
-        refused or unclear,
-        "" if planned else "the runs have no seed in common",
-        contrast.describe_fates([seed for seed in planned if seed not in completed], len(planned)),
-        *(
-            measures.missing(unchosen.get(label, measure), names.shown[label])
+        relation=_relation(claim, metric),
+        metric=metric,
+        problem=problem,
+        gaps=[
+            "retracted: " + "; ".join(" ".join(reason.split()) for reason in wrong) if wrong else "",
+            f"unknown run: {', '.join(unknown)}" if unknown else "",
+            problem,
+            "" if planned else "the runs have no seed in common",
+        ],
+        unknown=[
+            measures.missing(by.get(label, measure) if label not in picked else measure, names.shown[label])
             for measure, label in weights
             if any((measure, label, seed) not in values for seed in completed)
-        ),
-    ]
-    return replace(contrast, gaps=gaps)
+        ],
+    )
 
 
-def _labels(names: Names, runs: Sequence[str]) -> list[str]:
+def _final(study: Study) -> set[str]:
+    """Return the states in which a run has ended.
+
+    A canceled run resumes with the next launch, so tests after every seed wait for it.
+    """
+    return {"COMPLETED", *LOST} - ({"CANCELLED"} if study.until is not None else set())
+
+
+def _compared(
+    claim: Claim, names: Names, study: Study, runs: pd.DataFrame, measures: Measures
+) -> tuple[dict[Place, Any], dict[Place, str]]:
+    """Return the runs by label and seed, and those that are chosen; see `Contrast`.
+
+    The name of a side represents the best run, or a run that has not ended or was lost.
+    """
+    rows: Iterable[Any] = runs.itertuples()
+    compared = {(run.label, run.seed): run for run in rows}
+    states = {place: run.state for place, run in compared.items()}
+    chosen: dict[Place, str] = {}
+    for side in (each for each in claim.sides if each.by):
+        candidates, name = _labels(names, side.best), side.best_run(names.shown)
+        for seed, label, is_best in stand_ins(measures, states, candidates, side.by, _final(study)):
+            compared[name, seed] = compared[label, seed]
+            chosen |= {(name, seed): label} if is_best else {}
+    return compared, chosen
+
+
+def _labels(names: Names, runs: Iterable[str]) -> list[str]:
     """Return the labels of the named runs, without duplicates."""
     return list(dict.fromkeys(label for name in runs for label in names.meant(name)))
 
@@ -275,3 +283,18 @@ def _ladder(claim: Claim, weights: dict[Term, float], runs: pd.DataFrame) -> tup
     sizes, problem = sizes_of(configs, [label for _, label in weights], claim.over)
     found = weights.values() if problem else weights_of(sizes, claim.exponent_above)
     return dict(zip(weights, found, strict=True)), problem
+
+
+def _metric(claim: Claim, measures: Measures) -> tuple[Metric, str]:
+    """Return the metric of the difference, and why it isn't known which differences are better, if so."""
+    first, last = (measures.metric(measure) for measure in (claim.measures[0], claim.measures[-1]))
+    metric = first if (first.goal, first.unit) == (last.goal, last.unit) else Metric()
+    is_unclear = claim.comparison == "better_than" and metric.goal is None
+    names = " and ".join(dict.fromkeys(claim.measures))
+    return metric, f"{names}: no common goal and unit" if is_unclear else ""
+
+
+def _relation(claim: Claim, metric: Metric) -> Relation:
+    if claim.comparison == "better_than":
+        return "below" if metric.goal == "min" else "above"
+    return claim.comparison

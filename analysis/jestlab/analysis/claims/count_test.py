@@ -10,12 +10,11 @@ summed exactly over all paths. The exponent decides how looks share the error. O
 the exponent 1.25 decides earliest at levels from .05 to .05/55 with a few dozen seeds.
 
 Sources: Jennison and Turnbull (2000), Group Sequential Methods, ch. 12, for exact bounds of repeated looks at
-binomial data; Howard and Ramdas (2022), Bernoulli 28, for intervals of quantiles that hold at all looks.
+binomial data.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,14 +38,12 @@ class CountTest:
     """A test by the count of points that aren't above the threshold.
 
     Attributes:
-        name: Name in texts.
         last: Maximum number of seeds with a look after every seed.
         points: Differences [..., n] → the points that the last of n seeds adds, [..., points].
         one_look: Number of seeds → p-value of a single look for each count.
         all_looks: Returns the p-values of looks after every seed, [seeds, count].
     """
 
-    name: str
     last: int
     points: Callable[[Floats], Floats]
     one_look: Callable[[int], Floats]
@@ -92,28 +89,3 @@ class CountTest:
         if seeds:
             p_values[..., -1] = self.one_look(seeds)[against[..., -1]]
         return p_values
-
-    def interval(self, values: Floats, level: float, is_once: bool) -> tuple[float, float]:
-        """Return the narrowest bounds of the median at any look so far; infinite if no look has one.
-
-        Args:
-            values: Differences, [seeds]. NaN counts against both bounds.
-            level: Maximum probability that each bound is wrong.
-            is_once: Whether only the look after all seeds counts.
-        """
-        import numpy as np
-
-        n = len(values)
-        tables = {n: self.one_look(n)} if is_once else dict(enumerate(self.all_looks()[: n + 1]))
-        allowed = {seeds: int((p_values <= level).sum()) - 1 for seeds, p_values in tables.items()}
-
-        def low(values: Floats) -> float:
-            points, best = np.empty(0), -math.inf
-            for seeds in range(1, n + 1):
-                points = np.concatenate([points, self.points(values[:seeds])])
-                if (count := allowed.get(seeds, -1)) >= 0:
-                    known = np.sort(np.where(np.isnan(points), -math.inf, points))
-                    best = max(best, float(known[count]))
-            return best
-
-        return low(values), -low(-values)

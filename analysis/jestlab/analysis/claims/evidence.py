@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ..intervals import half_widths, moments, tail
+from ..intervals import moments, tail
 from .family import USUAL_SEEDS, TestName
 from .forecast import NO_FORECAST, Forecast, ended, futures
 from .sign_test import SIGN
@@ -54,8 +54,6 @@ class Evidence:
         seeds: Number of seeds up to the decision; all seeds of an undecided claim.
         chance: The p-value of the more likely verdict; at most the level if the claim is decided.
         agree: Number of seeds whose difference agrees with the claim.
-        low: Lower bound of the mean (t-test) or of the median at the given level; infinite or NaN with too
-            few seeds. `high` is the upper bound.
         forecast: The expected course of a test after every seed, if it is undecided; else `NO_FORECAST`.
     """
 
@@ -63,8 +61,6 @@ class Evidence:
     seeds: int
     chance: float
     agree: int
-    low: float = math.nan
-    high: float = math.nan
     forecast: Forecast = NO_FORECAST
 
 
@@ -122,9 +118,8 @@ class Sample:
         verdict: Verdict = "undecided"
         if len(decided):
             verdict = "holds" if holds[n - 1] <= level else "does not hold"
-        low, high = self._interval(n, level)
         agree = agreeing(self.values[:n], self.relation, self.within)
-        evidence = Evidence(verdict, n, float(p_values[n - 1]) if n else 1.0, agree, low, high)
+        evidence = Evidence(verdict, n, float(p_values[n - 1]) if n else 1.0, agree)
         if verdict != "undecided":
             return evidence
         test = self if self.at_most else replace(self, at_most=min(USUAL_SEEDS, self._count_test.last))
@@ -179,14 +174,6 @@ class Sample:
         if self._is_student:
             return _student(values, threshold, is_inclusive)
         return self._count_test.p_values(values, threshold, is_inclusive, self.at_most is None)
-
-    def _interval(self, n: int, level: float) -> tuple[float, float]:
-        """Return the bounds that n seeds give at a level."""
-        if not self._is_student:
-            return self._count_test.interval(self.values[:n], level, self.at_most is None)
-        mean, std = moments(self.differences) if n else (math.nan, math.nan)
-        half = float(half_widths([std], [n], 1 - 2 * level)[0])
-        return mean - half, mean + half
 
 
 def planned(effect: float, level: float, at_most: int, test: TestName | None) -> Forecast:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..metrics import Metric
 from .claim import Claim, Until
+from .contrast import Contrast
 from .evidence import VERDICTS, Evidence, Relation, Sample, Verdict, agreeing
 from .family import USUAL_SEEDS, Family
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .registration import Registration
 
 Label = tuple[str, str]
@@ -75,54 +73,34 @@ class Judged:
     """A claim with its verdict.
 
     Attributes:
-        experiment: The experiment whose runs decide the claim.
-        scale: The scale of these runs; empty if the study has no scales.
-        evidence: The result of the test, with the error of the family; "not run" if no seed has completed.
-        difference: Mean over seeds of one side minus the other; NaN if unknown.
-        low: Lower end of the 95% confidence interval of the difference by Student's t, without correction for
-            other claims or looks; NaN with fewer than two seeds. `high` is the upper end.
-        planned: Number of seeds that both sides have in the study.
-        parts: One row for each run and measure: experiment, label, seed, fingerprint, value (of the
-            measure), weight, difference (weight × value; the sum over a seed's rows is its difference).
-        shown: Label or run → display name.
-        chosen: How often each label was chosen as the best: "lr=0.1 in 4 of 5, lr=1 in 1 of 5 seeds".
-        gap: One clause about missing results; empty if nothing is missing.
-        lost: The seeds in which runs diverged or failed: "joint diverged in 2 of 5 seeds".
+        contrast: The difference between its sides in the seeds that decide it, or in all seeds.
+        evidence: The result of the test, with the error of the family.
         spent: Whether the budget of the study is spent.
         registered: The registration before the first run; None if the study is not registered.
         exploratory: The changes since the registration that affect the claim; often empty.
     """
 
-    experiment: str
-    scale: str
-    claim: Claim
+    contrast: Contrast
     judging: Judging
-    relation: Relation
     evidence: Evidence
-    difference: float
-    low: float
-    high: float
-    planned: int
-    metric: Metric
-    parts: pd.DataFrame
-    labels: tuple[str, ...] = ()
-    shown: Mapping[str, str] = field(default_factory=dict)
-    chosen: str = ""
-    gap: str = ""
-    lost: str = ""
     spent: bool = False
     registered: Registration | None = None
     exploratory: str = ""
 
     @property
+    def claim(self) -> Claim:
+        """The claim."""
+        return self.contrast.claim
+
+    @property
     def places(self) -> list[Label]:
         """The study and label of each run that the claim compares."""
-        return [(self.experiment, label) for label in self.labels]
+        return [(self.contrast.experiment, label) for label in self.contrast.members]
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict."""
-        return self.evidence.verdict
+        """The verdict; "not run" if no seed has completed."""
+        return self.evidence.verdict if self.contrast.completed else "not run"
 
     @property
     def seeds(self) -> int:
@@ -132,8 +110,9 @@ class Judged:
     @property
     def verdict_text(self) -> str:
         """The verdict, with the scale if the claim doesn't hold."""
-        is_scaled = self.scale and self.verdict == "does not hold"
-        return f"{self.verdict} at this scale ({self.scale})" if is_scaled else self.verdict
+        scale = self.contrast.study.scale
+        is_scaled = scale and self.verdict == "does not hold"
+        return f"{self.verdict} at this scale ({scale})" if is_scaled else self.verdict
 
     @property
     def chance(self) -> float:
@@ -145,9 +124,10 @@ class Judged:
     @property
     def points_to_claim(self) -> bool:
         """Whether the mean so far agrees with the claim; without a mean, whether most seeds agree."""
-        if math.isnan(self.difference):
+        mean = self.contrast.difference.mean
+        if math.isnan(mean):
             return 2 * self.evidence.agree > self.seeds
-        return agreeing([self.difference], self.relation, self.claim.within or 0.0) == 1
+        return agreeing([mean], self.contrast.relation, self.claim.within or 0.0) == 1
 
     @property
     def reason(self) -> str:
@@ -155,8 +135,8 @@ class Judged:
         if self.verdict == "holds":
             return ""
         if self.seeds < 2:
-            return self.gap or self.lost
-        clauses = [self.lost]
+            return self.contrast.gap or self.contrast.lost
+        clauses = [self.contrast.lost]
         if self.verdict == "undecided":
             clauses.append(f"currently points {'to' if self.points_to_claim else 'against'} the claim")
             clauses.append(self._outlook)
@@ -182,9 +162,10 @@ class Judged:
     def is_futile(self) -> bool:
         """Whether the claim is unlikely to be decided within the maximum number of seeds of the study."""
         until = self.judging.until
-        if until is None or self.verdict != "undecided" or self.seeds < until.at_least:
+        if until is None or self.verdict != "undecided":
             return False
-        return self.evidence.forecast.decided < FUTILE
+        is_unlikely = self.seeds >= until.at_least and self.evidence.forecast.decided < FUTILE
+        return bool(self.contrast.problem) or is_unlikely
 
     @property
     def is_open(self) -> bool:
@@ -197,7 +178,8 @@ class Judged:
         """The reason why no more seeds are run for the claim; "continues" if more are run."""
         until = self.judging.until
         if until is None:
-            return f"{self.planned} seeds planned" if self.planned != 1 else "one seed planned"
+            planned = len(self.contrast.planned)
+            return f"{planned} seeds planned" if planned != 1 else "one seed planned"
         if self.is_decided:
             return "decided"
         if self.seeds >= self.judging.most:
@@ -207,11 +189,11 @@ class Judged:
         return "budget spent" if self.spent else "continues"
 
 
-def count_verdicts(judged: Sequence[Judged]) -> str:
+def count_verdicts(judged: Sequence[Judged], with_scale: bool = True) -> str:
     """Count the verdicts in a sentence: "At scale smoke, 3 claims: 2 hold, 1 undecided."."""
     counts = Counter(each.verdict for each in judged)
-    scales = dict.fromkeys(each.scale for each in judged if each.scale)
-    where = f"At scale {' and '.join(scales)}, " if scales else ""
+    scales = dict.fromkeys(filter(None, (each.contrast.study.scale for each in judged)))
+    where = f"At scale {' and '.join(scales)}, " if scales and with_scale else ""
     if len(judged) == 1:
         return f"{where}1 claim: {judged[0].verdict}."
     parts = [

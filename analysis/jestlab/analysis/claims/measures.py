@@ -26,6 +26,9 @@ Place = tuple[str, int]
 Term = tuple[str, str]
 """A measure and a label."""
 
+Value = tuple[str, str, int]
+"""A measure, a label, and a seed."""
+
 FAR = 6.0
 """A spike of the loss is more than this many robust standard deviations above the running median."""
 
@@ -78,17 +81,20 @@ class Measures:
             return self.frames.score if self.frames and not self.frames.no_score else UNKNOWN
         return self.declared.of(measure)
 
-    def values(self, terms: Collection[Term], seeds: Collection[int]) -> dict[tuple[str, str, int], float]:
-        """Compute the measures of completed runs.
+    def values(self, wanted: Collection[Value]) -> dict[Value, float]:
+        """Compute measures of completed runs.
+
+        Args:
+            wanted: Measure, label, and seed. Runs whose score is wanted are compared at equal efforts.
 
         Returns:
-            (measure, label, seed) → known value. A diverged run has the worst value of its metric, or NaN if
+            The known values. A diverged run has the worst value of its metric, or NaN if
             the metric has no goal. Nothing is extrapolated: a run whose first evaluation is after the
             effort at which runs are compared has no value.
         """
-        values: dict[tuple[str, str, int], float] = {}
-        for measure in dict.fromkeys(measure for measure, _ in terms):
-            places = {(label, seed) for name, label in terms if name == measure for seed in seeds}
+        values: dict[Value, float] = {}
+        for measure in dict.fromkeys(name for name, _, _ in wanted):
+            places = {(label, seed) for name, label, seed in wanted if name == measure}
             ends = measured = self._ends(measure)
             if measure == SPIKES:
                 loss = self.logged[self.logged["name"] == LOSS].dropna(subset=["value"])

@@ -83,7 +83,7 @@ def budget(judged: Sequence[Judged]) -> float:
 def next_round(judged: Sequence[Judged], hours: Hours) -> Round:
     """Choose the next round of a study or a union by its verdicts and hours so far."""
     hours_left = budget(judged) - hours.spent
-    candidates = [each for each in judged if each.is_open and each.labels and each.seeds < _earliest(each)]
+    candidates = [each for each in judged if each.is_open and each.places and each.seeds < _earliest(each)]
     left_out: list[Judged] = []
     while candidates:
         most_seeds = min(map(_earliest, candidates))

@@ -65,5 +65,5 @@ def all_looks() -> Floats:
     return p_values
 
 
-SIGN = CountTest("sign test", MOST_SEEDS, lambda values: values[..., -1:], one_look, all_looks)
+SIGN = CountTest(MOST_SEEDS, lambda values: values[..., -1:], one_look, all_looks)
 """The sign test."""

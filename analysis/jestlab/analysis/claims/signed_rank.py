@@ -101,5 +101,5 @@ def _means(values: Floats) -> Floats:
     return means
 
 
-SIGNED_RANK = CountTest("signed-rank test", LAST, _means, one_look, all_looks)
+SIGNED_RANK = CountTest(LAST, _means, one_look, all_looks)
 """Wilcoxon's signed-rank test."""

@@ -46,7 +46,7 @@ def load(store: Snapshot, experiment: str) -> list[Judged]:
 
     for i, each in enumerate(judged):
         spent = limit - hours.spent < hours.of_seed(each)
-        claim = (each.experiment, each.claim.statement, each.labels)
+        claim = (each.contrast.experiment, each.claim.statement, each.contrast.members)
         exploratory = "; ".join(change.text for change in changes if change.affects(*claim))
         judged[i] = replace(each, spent=spent, registered=registered, exploratory=exploratory)
     return judged
@@ -64,21 +64,27 @@ def judge(contrasts: Sequence[Contrast], family: Family) -> list[Judged]:
         rule.sample(each.differences, each.relation, each.claim.within or 0.0)
         for rule, each in zip(rules, contrasts, strict=True)
     ]
-    p_values = [
-        each.p_value if contrast.is_testable else 1.0
-        for each, contrast in zip(samples, contrasts, strict=True)
-    ]
+    p_values = [each.p_value for each in samples]
     decided = family.decided(p_values)
     level = family.level(len(contrasts), decided)
-    open_ = [each for each, p in zip(samples, p_values, strict=True) if p > level and each.is_open]
+    open_ = [
+        sample
+        for contrast, sample in zip(contrasts, samples, strict=True)
+        if sample.is_open and sample.p_value > level and not contrast.problem
+    ]
     ahead, expected = len(contrasts) + 1, len(contrasts)
     while expected < ahead:
         ahead = expected
         chances = (each.forecast(family.level(len(contrasts), ahead)).decided for each in open_)
         expected = decided + math.ceil(sum(chances))
+    rules = [
+        replace(rule, decided=decided + (p > level), ahead=ahead)
+        for rule, p in zip(rules, p_values, strict=True)
+    ]
+    results = [rule.evidence(sample) for rule, sample in zip(rules, samples, strict=True)]
     return [
-        contrast.judged(replace(rule, decided=decided + (p > level), ahead=ahead), each)
-        for contrast, rule, each, p in zip(contrasts, rules, samples, p_values, strict=True)
+        Judged(contrast.first(evidence.seeds), rule, evidence)
+        for contrast, rule, evidence in zip(contrasts, rules, results, strict=True)
     ]
 
 

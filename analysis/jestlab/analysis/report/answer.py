@@ -215,16 +215,16 @@ def _comparison(table: Table, results: Finals, order: Sequence[Record], own: Rec
 
 def _of_claim(judged: Judged, results: Finals) -> _Said:
     """Write the difference of a claim as a sentence."""
-    claim, metric = judged.claim, judged.metric
+    claim, metric, shown = judged.claim, judged.contrast.metric, judged.contrast.names.shown
     if claim.other is None:
-        return _Said("", "", f"{claim.text(judged.shown)}: {judged.verdict}.")
+        return _Said("", "", f"{claim.text(shown)}: {judged.verdict}.")
     labels = ["", ""]
     for i, side in enumerate(claim.sides):
         if not side.minus and claim.unit == SCORE:
             with suppress(RequestError, ValueError):
                 (labels[i],) = {results.frames.label_of(name) for name in side.of}
-    of, other = claim.of.text(judged.shown), claim.other.text(judged.shown)
-    gap = Gap(judged.difference, judged.low, judged.high, judged.seeds)
+    of, other = claim.of.text(shown), claim.other.text(shown)
+    gap = judged.contrast.difference
     text = f"{of} {_away(gap, metric, other, '' if claim.unit == SCORE else f' in {claim.unit}')}."
     if claim.unit == SCORE and judged.verdict == "holds" and metric.sign * gap.mean > 0:
         text = f"{of} beats {other} by {_size(gap, metric)}."

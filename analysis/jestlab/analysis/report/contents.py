@@ -361,14 +361,14 @@ def _part(
     makers: Mapping[str, Any],
 ) -> PageSection:
     """Return the section of a study in a union, with everything that its spec asks for."""
-    judged = [replace(each, scale="") for each in claims.judged if each.experiment == name] if claims else []
+    judged = [each for each in claims.judged if each.contrast.experiment == name] if claims else []
     history, study = store.once(load, name), store.once(studies).get(name)
     section = PageSection(
         f"study-{name}",
         str(as_launched.get("question") or name),
         study=name,
         source=str(as_launched.get("paper") or ""),
-        texts=[count_verdicts(judged)] if judged else [],
+        texts=[count_verdicts(judged, with_scale=False)] if judged else [],
         verdicts=[verdict for verdict in MARKS for each in judged if each.verdict == verdict],
     )
     if history is None or study is None or history.runs.empty:

@@ -142,7 +142,5 @@ def _claims(store: Snapshot, studies: Sequence[str], digits: int | None) -> Tabl
             f"experiment {studies[0]!r} makes no claims: write some under `claims` in its spec and launch it "
             "again (completed runs do not run again)"
         )
-    if digits is not None:
-        judged = [replace(each, metric=replace(each.metric, digits=digits)) for each in judged]
-    by_study = len(studies) > 1 or any(each.experiment != studies[0] for each in judged)
-    return claims_table(judged, " ".join(studies), by_study)
+    by_study = len(studies) > 1 or any(each.contrast.experiment != studies[0] for each in judged)
+    return claims_table(judged, " ".join(studies), by_study, digits)

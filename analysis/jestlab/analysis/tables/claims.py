@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from ..claims.claim import SCORE
+from ..claims.claim import SCORE, Claim
 from ..claims.evidence import Verdict
 from ..claims.judged import Judged, Judging, count_verdicts
 from ..intervals import INTERVAL
@@ -20,30 +20,26 @@ MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided"
 """Verdict → its sign in pages and terminals."""
 
 _FIELDS = {
-    "study": "experiment",
+    "study": "contrast.experiment",
     "statement": "claim.statement",
     "source": "claim.source",
     "verdict": "verdict",
     "said": "verdict_text",
-    "scale": "scale",
+    "scale": "contrast.study.scale",
     "measure": "claim.unit",
-    "comparison": "relation",
+    "comparison": "contrast.relation",
     "within": "claim.within",
-    "difference": "difference",
-    "low": "low",
-    "high": "high",
-    "bound_low": "evidence.low",
-    "bound_high": "evidence.high",
+    "difference": "contrast.difference.mean",
+    "low": "contrast.difference.low",
+    "high": "contrast.difference.high",
     "chance": "chance",
     "agree": "evidence.agree",
     "seeds": "seeds",
-    "seeds_planned": "planned",
     "stopped": "stopped",
-    "chosen": "chosen",
+    "chosen": "contrast.choices",
     "exploratory": "exploratory",
     "reason": "reason",
-    "unit": "metric.unit",
-    "digits": "metric.digits",
+    "unit": "contrast.metric.unit",
 }
 """Column of the table's frame → attribute of `Judged`."""
 
@@ -53,39 +49,45 @@ _CHOSEN = "seeds in which each run is the best by the metric that chooses; only 
 _SEEDS = "seeds in which all runs of both sides have ended, of the planned ones"
 
 
-def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) -> Table:
+def claims_table(
+    judged: Sequence[Judged], name: str, by_study: bool = False, digits: int | None = None
+) -> Table:
     """Build the table of claims, with one row for each claim.
 
     Args:
         name: Name of the experiment, or several names.
         by_study: Whether to add a column with the study.
+        digits: Number of decimals of all differences; None for those of their metrics.
 
     Returns:
         A table whose frame has study, statement, source, verdict, scale, claim (the comparison in words),
-        measure (name of the difference), within, difference, low, high (in the measure's own unit), bound_low
-        and bound_high (the interval that decides the claim; NaN if infinite), chance (p-value, corrected for
-        the number of claims), agree (number of seeds that agree), seeds, seeds_planned, stopped (why no more
-        seeds are run), chosen (how often each run was the best), registered, exploratory (changes since the
-        registration), reason, and unit and digits of the measure.
+        measure (name of the difference), within, difference, low, high (in the measure's own unit), chance
+        (p-value, corrected for the number of claims), agree (number of seeds that agree), seeds,
+        seeds_planned, stopped (why no more seeds are run), chosen (how often each run was the best),
+        registered, exploratory (changes since the registration), reason, and unit and digits of the measure.
     """
     import pandas as pd
 
     count = Counter(each.claim.statement for each in judged)
     rows = [
-        each.claim.statement + (f" ({each.experiment})" if count[each.claim.statement] > 1 else "")
+        each.claim.statement + (f" ({each.contrast.experiment})" if count[each.claim.statement] > 1 else "")
         for each in judged
     ]
-    metrics = dict(zip(rows, (each.metric for each in judged), strict=True))
+    by_row = dict(zip(rows, judged, strict=True))
+    metrics = {row: each.contrast.metric for row, each in by_row.items()}
+    if digits is not None:
+        metrics = {row: replace(metric, digits=digits) for row, metric in metrics.items()}
     read = attrgetter(*_FIELDS.values())
     frame = pd.DataFrame([read(each) for each in judged], columns=[*_FIELDS])
     frame.insert(0, "row", rows)
     frame.insert(1, "apart", False)
     frame["claim"] = [each.claim.text({}) for each in judged]
+    frame["digits"] = [metric.digits for metric in metrics.values()]
     frame["registered"] = [each.registered is not None for each in judged]
     until = [each.judging.until is not None for each in judged]
+    frame["seeds_planned"] = [len(each.contrast.planned) for each in judged]
     frame.loc[until, "seeds_planned"] = frame["seeds"]
-    numbers = ["within", "bound_low", "bound_high", "digits"]
-    frame[numbers] = frame[numbers].astype(float).replace([math.inf, -math.inf], math.nan)
+    frame = frame.astype({"within": float, "digits": float})
 
     def column(
         key: str, header: str, importance: int, write: Callable[[Record], str] | None = None, **options: Any
@@ -97,11 +99,20 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     def agree(row: Record) -> str:
         return f"{row['agree']} of {row['seeds']}" if row["seeds"] else MISSING
 
+    def expected(row: Record) -> str:
+        return _expected(row, by_row[row["row"]].claim, metrics[row["row"]])
+
     columns = [
         column("study", "study", 70),
         column("statement", "claim", ESSENTIAL),
         column("source", "source", 40),
-        column("expected", "expected", 60, lambda row: _expected(row, metrics[row["row"]]), align="right"),
+        column(
+            "expected",
+            "expected",
+            60,
+            lambda row: _expected(row, by_row[row["row"]].claim, metrics[row["row"]]),
+            align="right",
+        ),
         Column(
             "difference",
             "difference",
@@ -122,13 +133,13 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     ]
     shown = {"study": by_study, "stopped": any(until)}
     shown |= {name: any(frame[name]) for name in ("registered", "chosen")}
-    parts = [each.parts.assign(row=row) for row, each in zip(rows, judged, strict=True)]
+    parts = [each.contrast.parts.assign(row=row) for row, each in by_row.items()]
     return Table(
         name=f"{name} claims",
         caption=count_verdicts(judged),
         frame=frame,
         columns=tuple(each for each in columns if shown.get(each.key, True)),
-        own_notes=tuple(_notes(dict(zip(rows, judged, strict=True)))),
+        own_notes=tuple(_notes(by_row)),
         parts=pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True),
     )
 
@@ -140,10 +151,12 @@ def difference(row: Record, metric: Metric) -> str:
     return text if is_score else f"{text} {metric.name or row['measure']}"
 
 
-def _expected(row: Record, metric: Metric) -> str:
-    """Write the differences that agree with a claim: "above 0", "above −1.0", "−5.0 to +5.0"."""
-    within = 0.0 if math.isnan(row["within"]) else row["within"]
-    if row["comparison"] == "near":
+def _expected(row: Record, claim: Claim, metric: Metric) -> str:
+    """Write what a claim says: "above 0", "above −1.0", "−5.0 to +5.0", "exponent above 0.3"."""
+    if claim.exponent_above is not None:
+        return f"exponent above {claim.exponent_above:g}"
+    within = claim.within or 0.0
+    if claim.near is not None:
         return f"{metric.text(-within)} to {metric.text(within, '+')}"
     end = -within if row["comparison"] == "above" else within
     return f"{row['comparison']} {metric.text(end, '+') if within else '0'}"
@@ -167,7 +180,7 @@ def _registered(row: Record) -> str:
 def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
     """Explain how the claims are judged, and list lost seeds."""
     judged = list(by_row.values())
-    in_points = any(each.metric.of_differences == "points" for each in judged)
+    in_points = any(each.contrast.metric.of_differences == "points" for each in judged)
     yield (
         "difference: mean over seeds of one side of the claim minus the other "
         f"[{INTERVAL} by Student's t, for one claim and one look]{'; percentages in points' * in_points}; "
@@ -179,13 +192,13 @@ def _notes(by_row: Mapping[str, Judged]) -> Iterator[str]:
             "all sizes, which is 0 on average if the exponent is the one in the claim"
         )
     yield from dict.fromkeys(_test(each.judging) for each in judged)
-    yield from dict.fromkeys(_bound(each.judging) for each in judged)
+    yield from dict.fromkeys(_family(each.judging) for each in judged)
     yield f"one-sided p: {_CHANCE}; a claim is decided once it is at most {_bounds(judged)}"
     for text, registered in {str(each.registered): each.registered for each in judged}.items():
         if registered is not None:
             code = "; the code that judges has changed since" * registered.is_by_other_code
             yield f"{text}, before the first run{code}; exploratory: a later change affects the claim"
-    lost = [f"{row}: {each.lost}" for row, each in by_row.items() if each.lost]
+    lost = [f"{row}: {each.contrast.lost}" for row, each in by_row.items() if each.contrast.lost]
     if lost:
         yield _LOST
     yield from lost
@@ -198,23 +211,16 @@ def _test(judging: Judging) -> str:
     return _LOOKS.format(_TESTS[judging.family.test or "sign"])
 
 
-def _bound(judging: Judging) -> str:
+def _family(judging: Judging) -> str:
     """Describe the error rate that claims share."""
     family, claims = judging.family, judging.claims
-    bound = f"{family.bound(claims):.0%}"
+    rule = f"{claims} claim{'s' * (claims != 1)}: {family.text(claims)}"
     if family.has_rate(claims):
-        return (
-            f"{claims} claims: of the verdicts holds and does not hold, at most {bound} are wrong in "
-            "expectation (false discovery rate, Benjamini–Hochberg)"
-        )
-    if family.adjust == "bonferroni" and claims > 1:
-        return (
-            f"family of {claims} claims: the chance that any verdict is wrong is at most {bound}, "
-            f"{family.level(claims, 1):.2g} for each (Bonferroni)"
-        )
+        return f"{rule}; this is the expected share of wrong verdicts among holds and does not hold"
+    if family.adjust == "bonferroni" or claims == 1:
+        return rule
     any_error = 1 - (1 - family.bound(claims)) ** claims
-    total = f"; any error in {claims} independent claims has a chance of {any_error:.2f}"
-    return f"each verdict is wrong with a chance of at most {bound}{total * (claims > 1)}"
+    return f"{rule}; any error in {claims} independent claims has a chance of {any_error:.2f}"
 
 
 def _bounds(judged: Sequence[Judged]) -> str:
