@@ -49,7 +49,8 @@ def test_a_program_without_a_price_has_the_flops_that_it_reports_in_every_scope(
 
 
 def along(x, place):
-    return x[place.before] + (x[place.after] - x[place.before]) * place.fraction
+    before, after, fraction = place
+    return x[before] + (x[after] - x[before]) * fraction
 
 
 def test_crossing():

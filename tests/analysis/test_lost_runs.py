@@ -112,7 +112,7 @@ def test_a_figure_of_a_metric_tells_which_seeds_lost_that_one(new_store, stored_
     store.execute("UPDATE v_evaluations SET value = NULL WHERE step = 2 AND seed = 1 AND metric = 'i2t_r1'")
     found = store.read().scored_by(["shapes/zero_shot"])
     [retrieval, zero_shot] = (
-        figures.learning_curves(found, shown=figures.recorded(store.url, found, [name])).texts.caption
+        figures.learning_curves(found, store=store.url, metric=[name]).texts.caption
         for name in ("shapes_retrieval/i2t_r1", "shapes/zero_shot")
     )
     assert "uniform diverged in 1 of 3 seeds" in retrieval and "diverged" not in zero_shot

@@ -101,5 +101,5 @@ def test_reports_are_equal(urls, tmp_path):
         assert figure.variants == drawn.variants
     assert one.sections[-1].recipe == other.sections[-1].recipe
     assert len(one.history.newest() or "") == len(other.history.newest() or "") == len("2026-01-01 00:00:00")
-    for path in build(urls[1], "study", tmp_path / "report"):
+    for path in build(gather(urls[1], "study"), tmp_path / "report"):
         assert PASSWORD.encode() not in path.read_bytes(), path

@@ -16,7 +16,7 @@ import numpy as np
 from jestlab.analysis.claims.evidence import Sample
 from jestlab.analysis.claims.ladder import weights_of
 from jestlab.analysis.errors import NotYet
-from jestlab.analysis.scaling import fit
+from jestlab.analysis.scaling import PowerLaw
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -87,13 +87,12 @@ def simulated(
         sample = Sample((values @ weights).tolist(), "below")
         verdicts.append(sample.evidence(0.05).verdict)
         try:
-            fitted = fit(x, values)
+            fitted = PowerLaw(x, values)
         except NotYet:
             continue
-        if fitted.exponent().low > -math.inf:
-            _, low, high = fitted.at([far])[:, 0]
-            own = fitted.exponent()
-            outcomes.append([low <= 1.0 + true <= high, own.low <= exponent <= own.high])
+        ends = fitted.at([far])[1:, 0] - 1.0, fitted.exponent[1:]
+        truths = zip(ends, (true, exponent), strict=True)
+        outcomes.append([low <= truth <= high for (low, high), truth in truths])
     shares = np.mean(outcomes, axis=0).tolist()
     shares += [verdicts.count(verdict) / studies for verdict in ("holds", "does not hold")]
     names = ("law", "exponent_covered", "wrong_above", "wrong_below")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
@@ -73,15 +73,9 @@ def score_curves(
     return curves
 
 
-class Place(NamedTuple):
-    """A point on the line between two evaluations of a curve: their indices, and the fraction of the way."""
+Place = tuple[int, int, float]
+"""A point on the line between two evaluations of a curve: their indices, and the fraction of the way."""
 
-    before: int
-    after: int
-    fraction: float
-
-
-_NOWHERE = Place(0, 0, math.nan)
 _PLACE_DTYPE = [("before", int), ("after", int), ("fraction", float)]
 
 
@@ -103,8 +97,8 @@ def crossing(y: Sequence[float], target: float) -> Place | None:
             below = i
         elif value >= target:  # NaN is neither
             if below is None:
-                return Place(i, i, 0.0)
-            return Place(below, i, (target - y[below]) / (value - y[below]))
+                return i, i, 0.0
+            return below, i, (target - y[below]) / (value - y[below])
     return None
 
 
@@ -143,7 +137,8 @@ def speedups(curves: pd.DataFrame, baseline: str, sign: float = 1.0) -> pd.DataF
     def place_of(rows: NDArray[np.intp], target: float) -> Place:
         """Find where a run reaches a target, by rows of `curves`."""
         place = crossing(score[rows].tolist(), target) if has_score[rows[-1]] else None
-        return Place(rows[place.before], rows[place.after], place.fraction) if place else _NOWHERE
+        before, after, fraction = place or (0, 0, math.nan)
+        return int(rows[before]), int(rows[after]), fraction
 
     places = {run: place_of(rows, score[ends[run[1]]]) for run, rows in runs.items()}
     crossings = np.array([*places.values()], _PLACE_DTYPE)

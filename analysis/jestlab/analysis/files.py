@@ -13,10 +13,15 @@ import io
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Format = Literal["md", "latex", "csv", "html", "json"]
+"""Formats in which tables are written."""
+
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:

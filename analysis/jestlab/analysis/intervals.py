@@ -44,10 +44,11 @@ def moments(values: Sequence[float]) -> tuple[float, float]:
     return fmean(scaled) / scale, stdev(scaled) / scale if len(values) > 1 else math.nan
 
 
-def of_groups(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataFrame:
-    """Compute mean, sample standard deviation (n − 1), and count of each group; NaN values are left out.
+def of_groups(values: pd.Series[float], groups: pd.Series[Any] | list[pd.Series[Any]]) -> pd.DataFrame:
+    """Compute mean, sample std (n − 1), and count of each group, and low and high, the ends of its interval.
 
-    Values are scaled by a power of two, which is exact, so that sums and squares don't overflow or underflow.
+    NaN values are left out. The std and the ends of a single value are NaN. Values are scaled by a power of
+    two, which is exact, so that sums and squares don't overflow or underflow.
     """
     import numpy as np
 
@@ -57,8 +58,9 @@ def of_groups(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataFrame:
     back = exponents.groupby(groups, sort=False).first()
     with np.errstate(over="ignore"):
         mean, std = (np.ldexp(moment, back) for moment in (scaled.mean(), scaled.std()))
-    table: pd.DataFrame = mean.to_frame("mean").assign(std=std, count=scaled.count())
-    return table
+        table: pd.DataFrame = mean.to_frame("mean").assign(std=std, count=scaled.count())
+        half = half_widths(std, table["count"])
+        return table.assign(low=mean - half, high=mean + half)
 
 
 def half_widths(

@@ -20,6 +20,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import inspect
+from sqlalchemy.exc import DBAPIError, StatementError
+
 from . import read_only
 from .connection import connect
 from .results import opened
@@ -106,8 +109,6 @@ def ask(url: str | None, sql: str, limits: Limits | None = None) -> Result:
         FileNotFoundError: The store doesn't exist.
         ValueError: The SQL is invalid, would write, or exceeds a limit.
     """
-    from sqlalchemy.exc import DBAPIError, StatementError
-
     with connect(url or default_url()) as connection, ExitStack() as stack:
         is_postgresql = connection.dialect.name == "postgresql"
         if is_postgresql:
@@ -158,8 +159,6 @@ _TOO_LONG = "query: took longer than {:g} s: ask for less"
 
 def _refused(url: str, sql: str, error: BaseException) -> str:
     """Explain in one line why the database rejected a query; suggest a view for an unknown table."""
-    from sqlalchemy import inspect
-
     primary = getattr(getattr(error, "diag", None), "message_primary", None)  # set by PostgreSQL
     message = " ".join(str(primary or error).split())
     if not re.match(r"\W*(SELECT|WITH|VALUES|TABLE)\b", sql, re.IGNORECASE):

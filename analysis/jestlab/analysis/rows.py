@@ -12,6 +12,8 @@ from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import String, column, inspect, literal_column, select, table
+
 from jestlab.conditions import COMPARISONS, LOGIC, is_key, operands, parse, place
 
 from .configs import lookup, parsed
@@ -50,8 +52,6 @@ class StoreView:
     """A view of the store. `rows` fetches only the columns that `getter` was asked for."""
 
     def __init__(self, store: Snapshot, name: str, experiment: str | None, words: Sequence[str] = ()) -> None:
-        from sqlalchemy import inspect
-
         inspector = inspect(store.connection)
         names = (*inspector.get_view_names(), *inspector.get_table_names())
         known = sorted(view.removeprefix("v_") for view in names if view.startswith("v_"))
@@ -134,8 +134,6 @@ class StoreView:
     def _select(
         self, view: str, columns: Sequence[str], order: Sequence[str] = (), words: Sequence[str] = ()
     ) -> Iterator[Row]:
-        from sqlalchemy import String, column, literal_column, select, table
-
         statement: Any = select(*map(column, columns)).select_from(table(view)).order_by(*map(column, order))
         if self._experiment is not None:
             statement = statement.where(column("experiment") == self._experiment)

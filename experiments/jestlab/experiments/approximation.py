@@ -17,7 +17,7 @@ patch_drop-jest-0.75 18.9; patch_drop-uniform-0.75 7.9; patch_drop-jest-0.95 16.
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, table
+from jestlab.platform.spec import curves, figure, table
 
 SCALES = base.SCALES
 
@@ -33,20 +33,19 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs.uniform = {}
     for method in ("flexi", "patch_drop"):
         base.share_sweep(study, scale, method)
+    claim = base.claims_of(scale, "App., Fig. 9")
     study.claims = [
         claim(
             "Guided and co-trained on larger patches, JEST learns more than on fewer, averaged over λ > 0",
             of=[f"flexi-jest-{share}" for share in base.SHARES[1:]],
             above=[f"patch_drop-jest-{share}" for share in base.SHARES[1:]],
-            source="App., Fig. 9",
-            unless=base.toy(scale, "a few of sixteen patches show a shape as well as four larger ones"),
+            toy="a few of sixteen patches show a shape as well as four larger ones",
         ),
         claim(
             "Without co-training, fewer patches guide better than larger ones",
             of="patch_drop-jest-0.0",
             above="flexi-jest-0.0",
-            source="App., Fig. 9",
-            unless=base.toy(scale, "a quarter of sixteen patches often misses the shape"),
+            toy="a quarter of sixteen patches often misses the shape",
         ),
     ]
     study.reports = [table(baseline="uniform"), figure("approximation_share"), curves(over="flops")]

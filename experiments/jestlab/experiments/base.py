@@ -6,7 +6,7 @@ Each study only defines its variants. Settings that depend on the scale are defi
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -39,32 +39,26 @@ class Scale:
         base: The config that all training runs share.
         curated: Curation → overrides that select it.
         large: Overrides from towers of size B to size L.
-        coarse: Overrides from B/16 to B/32, with larger patches.
-        raw: Overrides for unfiltered training data.
-        filtered: Overrides for training data that are loosely filtered by image–text alignment, like WebLI.
         negligible: The largest negligible difference between scores.
         score: Evaluations whose mean is the score; empty for all headline evaluations.
         billion: Number of examples seen by a learner, for each billion in the paper.
         reference_billion: The same for references. It is larger at the toy scales: the paper's references see
             100 million curated examples ten times, and a toy reference would learn nothing from `billion`.
-        ten_epochs: Curation → billions of examples in ten epochs of the curated data, the default length of
-            training of references. At the toy scales, it is the same for all curations.
         seeds: Number of replicates.
+        ten_epochs: Curation → billions of examples in ten epochs of the curated data, the default length of
+            training of references; 1 for others, as for all curations at the toy scales.
         resources: Resources of a launch.
     """
 
     base: Mapping[str, Any]
     curated: Mapping[Curation, Mapping[str, Any]]
     large: Mapping[str, Any]
-    coarse: Mapping[str, Any]
-    raw: Mapping[str, Any]
-    filtered: Mapping[str, Any]
     negligible: float
     billion: int
     reference_billion: int
-    ten_epochs: Mapping[Curation, float]
     seeds: int
     score: tuple[str, ...] = ()
+    ten_epochs: Mapping[Curation, float] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -81,8 +75,6 @@ _SHAPES_CURATED: dict[Curation, dict[str, Any]] = {
     },
 }
 """Curations of the synthetic web. Strong curation also removes near-duplicates."""
-
-_ONE_LENGTH: dict[Curation, float] = dict.fromkeys(_SHAPES_CURATED, 1.0)
 
 SMOKE = Scale(
     base={
@@ -114,13 +106,9 @@ SMOKE = Scale(
     },
     curated=_SHAPES_CURATED,
     large={"model.vision": {"width": 48, "mlp_dim": 96}},
-    coarse={"model.vision.patch_size": 8},
-    raw={},
-    filtered=_SHAPES_CURATED["weak"],
     negligible=0.05,
     billion=4_800,
     reference_billion=28_800,
-    ten_epochs=_ONE_LENGTH,
     seeds=3,
 )
 """Seconds per run on a CPU core: 16-pixel images of shapes, towers of 29,000 parameters, mostly 225 steps.
@@ -157,13 +145,9 @@ MINI = Scale(
     },
     curated=_SHAPES_CURATED,
     large={"model.vision": {"width": 288, "depth": 9, "heads": 6, "mlp_dim": 1152}},
-    coarse={"model.vision.patch_size": 8},
-    raw={},
-    filtered=_SHAPES_CURATED["weak"],
     negligible=0.03,
     billion=128_000,
     reference_billion=512_000,
-    ten_epochs=_ONE_LENGTH,
     seeds=3,
     resources={"parallel": 1, "threads": 8},
 )
@@ -197,9 +181,6 @@ PAPER = Scale(
         },
     },
     large={"model.variant": "L/16"},
-    coarse={"model.variant": "B/32"},
-    raw={"data.train": {"path": "webli-raw", "examples": 10_000_000_000}},
-    filtered={},
     negligible=0.01,
     billion=1_000_000_000,
     reference_billion=1_000_000_000,
@@ -260,7 +241,7 @@ def reference(
         overrides: Other overrides of the study's base, such as `model`.
     """
     settings = of(scale)
-    billions = settings.ten_epochs[curation] if billions is None else billions
+    billions = settings.ten_epochs.get(curation, 1) if billions is None else billions
     return {
         **overrides,
         **settings.curated[curation],
@@ -289,9 +270,17 @@ def guide(
     study.runs[cache(name)] = {"program": "embed", "reference": name}
 
 
-def toy(scale: str, reason: str) -> str | None:
-    """Return a reason why a claim may fail at toy scale; None at other scales: `claim(…, unless=toy(…))`."""
-    return reason if scale == "smoke" else None
+def claims_of(scale: str, source: str) -> Callable[..., dict[str, Any]]:
+    """Return a function that states claims of a figure or table of the paper, like `spec.claim`.
+
+    Its argument `toy` is a reason why the claim may fail at toy scale.
+    """
+
+    def claim(statement: str, toy: str = "", **options: Any) -> dict[str, Any]:
+        unless = toy if toy and scale == "smoke" else None
+        return spec.claim(statement, **{"source": source, "unless": unless, **options})
+
+    return claim
 
 
 def cache(reference: str = "reference") -> str:

@@ -13,7 +13,7 @@ Scores in % at smoke, means of 3 seeds, 2026-11-27, for batches of 64, 32 and 16
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, table, zip_
+from jestlab.platform.spec import curves, figure, table, zip_
 
 SCALES = base.SCALES
 
@@ -45,28 +45,26 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         f"filtering_ratio={f} examples_seen={n}"
         for f, n in ((0.8, most), (0.9, most // 2), (0.95, most // 4))
     )
+    claim = base.claims_of(scale, "App., Fig. 7")
     study.claims = [
         claim(
             "IID training learns less with half the batch",
             of=f"IID {half}",
             below=f"IID {whole}",
-            source="App., Fig. 7",
-            unless=base.toy(scale, "uniform training in so few steps has little to lose"),
+            toy="uniform training in so few steps has little to lose",
         ),
         claim(
             "JEST++ learns as much with half the batch",
             of=f"JEST++ {half}",
             above=f"JEST++ {whole}",
             within=base.of(scale).negligible,
-            source="App., Fig. 7",
-            unless=base.toy(scale, "with half the examples a short run learns less; long ones converge"),
+            toy="with half the examples a short run learns less; long ones converge",
         ),
         claim(
             "Cutting the batch to a quarter costs JEST++ less than IID training",
             of={"of": f"IID {whole}", "minus": f"IID {quarter}"},
             above={"of": f"JEST++ {whole}", "minus": f"JEST++ {quarter}"},
-            source="App., Fig. 7",
-            unless=base.toy(scale, "uniform training in so few steps has little to lose"),
+            toy="uniform training in so few steps has little to lose",
         ),
     ]
     study.reports = [table(baseline=f"IID {whole}"), figure("batch_size", baseline=f"IID {whole}"), curves()]

@@ -13,7 +13,7 @@ Flexi-JEST++B 25.0; reference++L 70.0; SigLIP-L 43.3; JEST++L 33.3.
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, pareto, table
+from jestlab.platform.spec import curves, figure, pareto, table
 
 SCALES = base.SCALES
 
@@ -33,14 +33,13 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[f"JEST++{size}"] = base.jest(guide) | length
         if size == "B":
             study.runs["Flexi-JEST++B"] = base.flexi_jest(guide) | length
-    early = base.toy(scale, "small towers on a small web have learned most of it long before 40B")
+    claim = base.claims_of(scale, "Table 1")
     study.claims = [
         claim(
             f"{method} at 4B is ahead of SigLIP at 40B ({size})",
             of=f"{method}{size}",
             above=f"SigLIP-{size}",
-            source="Table 1",
-            unless=early,
+            toy="small towers on a small web have learned most of it long before 40B",
         )
         for method, size in (("JEST++", "B"), ("Flexi-JEST++", "B"), ("JEST++", "L"))
     ]
@@ -53,7 +52,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         table(baseline="SigLIP-L", rows=runs_l),
         figure("speedup", baseline="SigLIP-B", runs=runs_b),
         figure("speedup", baseline="SigLIP-L", runs=runs_l),
-        curves(baseline="SigLIP-B"),
-        pareto(baseline="SigLIP-B"),
+        curves(),
+        pareto(),
     ]
     return study

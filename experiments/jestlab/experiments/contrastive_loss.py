@@ -14,7 +14,7 @@ joint 19.4 (f = .5), 26.6 (f = .8), 27.5 (f = .9); softmax-uniform 10.9; softmax
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, grid, table
+from jestlab.platform.spec import curves, figure, grid, table
 
 SCALES = base.SCALES
 
@@ -33,34 +33,33 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs["softmax-uniform"] = {"loss": "softmax"}
     study.runs["softmax-joint"] = {"loss": "softmax"} | base.jest("softmax-reference")
     study.axes = {("joint", "softmax-joint"): grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})}
+    claim = base.claims_of(scale, "App., Fig. 8, left")
     study.claims = [
         claim(
             "With the softmax loss, too, JEST learns more than uniform training, averaged over all f",
             of="softmax-joint",
             above="softmax-uniform",
-            source="App., Fig. 8, left",
-            unless=base.toy(scale, "the scores of a softmax over so small a batch tell little"),
+            toy="the scores of a softmax over so small a batch tell little",
         ),
         claim(
             "With the softmax loss, JEST gains more at f = 0.9 than at f = 0.5",
             of="softmax-joint filtering_ratio=0.9",
             above="softmax-joint filtering_ratio=0.5",
-            source="App., Fig. 8, left",
-            unless=base.toy(scale, "a toy web has few kinds of examples: five sub-batches hold them all"),
+            toy="a toy web has few kinds of examples: five sub-batches hold them all",
         ),
         claim(
             "Uniform training learns less with the softmax loss than with the sigmoid loss",
             of="softmax-uniform",
             below="uniform",
             source="App., Fig. 8, right",
-            unless=base.toy(scale, "in so few steps the sigmoid loss has hardly learned its bias"),
+            toy="in so few steps the sigmoid loss has hardly learned its bias",
         ),
         claim(
             "JEST learns less with the softmax loss than with the sigmoid loss, averaged over all f",
             of="softmax-joint",
             below="joint",
             source="App., Fig. 8, right",
-            unless=base.toy(scale, "in so few steps the sigmoid loss has hardly learned its bias"),
+            toy="in so few steps the sigmoid loss has hardly learned its bias",
         ),
     ]
     study.reports = [table(baseline="uniform"), figure("loss_comparison"), curves()]

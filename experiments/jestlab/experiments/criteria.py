@@ -16,7 +16,7 @@ easy-independent 19.9 (f = .5), 23.3 (f = .8), 22.4 (f = .9); hard-independent 6
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, grid, table
+from jestlab.platform.spec import curves, figure, grid, table
 
 SCALES = base.SCALES
 
@@ -36,50 +36,46 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[f"hard-{rule}"] = {"selection": {"rule": rule, "criterion": "hard_learner"}}
     selecting = tuple(name for name in study.runs if name.endswith(("-joint", "-independent")))
     study.axes = {selecting: grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})}
+    claim = base.claims_of(scale, "Fig. 3, right")
     study.claims = [
         claim(
             "By easy-reference, joint selection learns more than independent, averaged over f = 0.8 and 0.9",
             of=["easy-joint filtering_ratio=0.8", "easy-joint filtering_ratio=0.9"],
             above=["easy-independent filtering_ratio=0.8", "easy-independent filtering_ratio=0.9"],
-            source="Fig. 3, right",
-            unless=base.toy(scale, "where few pairs are near-duplicates, independent batches are as diverse"),
+            toy="where few pairs are near-duplicates, independent batches are as diverse",
         ),
         claim(
             "By easy-reference, independent selection learns less at f = 0.9 than at f = 0.8",
             of="easy-independent filtering_ratio=0.9",
             below="easy-independent filtering_ratio=0.8",
-            source="Fig. 3, right",
-            unless=base.toy(scale, "where few pairs are near-duplicates, independent batches are as diverse"),
+            toy="where few pairs are near-duplicates, independent batches are as diverse",
         ),
         claim(
             "At f = 0.9, joint selection learns more by learnability than by easy-reference",
             of="learnability-joint filtering_ratio=0.9",
             above="easy-joint filtering_ratio=0.9",
-            source="Fig. 3, right",
-            unless=base.toy(
-                scale, "after a short run, examples that are easy for the reference are still hard"
-            ),
+            toy="after a short run, examples that are easy for the reference are still hard",
         ),
         claim(
             "Selecting what is hard for the learner hurts at f = 0.9, averaged over joint and independent",
             of=["hard-joint filtering_ratio=0.9", "hard-independent filtering_ratio=0.9"],
             below="uniform",
             source="App., Fig. 10",
-            unless=base.toy(scale, "uniform training has learned too little to be harmed"),
+            toy="uniform training has learned too little to be harmed",
         ),
         claim(
             "Selecting what is hard for the learner helps a little at f = 0.5, averaged over both rules",
             of=["hard-joint filtering_ratio=0.5", "hard-independent filtering_ratio=0.5"],
             above="uniform",
             source="App., Fig. 10",
-            unless=base.toy(scale, "half of this web is noise, which is hard; WebLI had been filtered"),
+            toy="half of this web is noise, which is hard; WebLI had been filtered",
         ),
         claim(
             "Joint selection of what is hard hurts more than independent selection at f = 0.9",
             of="hard-joint filtering_ratio=0.9",
             below="hard-independent filtering_ratio=0.9",
             source="App., Fig. 10",
-            unless=base.toy(scale, "neither has learned anything"),
+            toy="neither has learned anything",
         ),
     ]
     study.reports = [table(baseline="uniform"), figure("filtering_ratio"), curves()]

@@ -13,7 +13,7 @@ Scores in % at smoke, means of 3 seeds, 2026-11-27: uniform 10.3; weak 22.9; jes
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, table
+from jestlab.platform.spec import curves, figure, table
 
 SCALES = base.SCALES
 CURATIONS: tuple[base.Curation, ...] = ("weak", "moderate_ita", "moderate_tq", "strong")
@@ -30,27 +30,25 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     for curation in CURATIONS:
         base.guide(study, scale, curation, name=curation)
         study.runs[f"jest-{curation}"] = base.jest(curation)
+    claim = base.claims_of(scale, "Fig. 5, left")
     study.claims = [
         claim(
             "Strong curation guides better than moderate curation, averaged over both kinds",
             of="jest-strong",
             above=["jest-moderate_ita", "jest-moderate_tq"],
-            source="Fig. 5, left",
-            unless=base.toy(scale, "in a short run, the guide's training data matter little"),
+            toy="in a short run, the guide's training data matter little",
         ),
         claim(
             "Moderate curation guides better than weak curation, averaged over both kinds",
             of=["jest-moderate_ita", "jest-moderate_tq"],
             above="jest-weak",
-            source="Fig. 5, left",
-            unless=base.toy(scale, "text quality alone leaves mismatched captions, most of this web's noise"),
+            toy="text quality alone leaves mismatched captions, most of this web's noise",
         ),
         claim(
             "The weakly curated reference is a better model than the strongly curated one",
             of="weak",
             above="strong",
-            source="Fig. 5, left",
-            unless=base.toy(scale, "all see as many examples here; a toy does not use up its curated set"),
+            toy="all see as many examples here; a toy does not use up its curated set",
         ),
     ]
     study.reports = [table(baseline="uniform"), figure("against_reference", baseline="uniform"), curves()]

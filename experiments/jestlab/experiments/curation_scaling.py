@@ -15,7 +15,7 @@ jest-strong++-2B 25.4.
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, table
+from jestlab.platform.spec import curves, figure, table
 
 SCALES = base.SCALES
 
@@ -33,28 +33,26 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         name = f"{curation}-{billions:g}B"
         base.guide(study, scale, curation, billions, name=name)
         study.runs[f"jest-{name}"] = base.jest(name)
+    claim = base.claims_of(scale, "Fig. 5, right")
     study.claims = [
         claim(
             "JEST learns more with a reference trained for 1B examples than for 250M",
             of="jest-strong-1B",
             above="jest-strong-0.25B",
-            source="Fig. 5, right",
-            unless=base.toy(scale, "even a short-trained toy reference tells noise from pairs"),
+            toy="even a short-trained toy reference tells noise from pairs",
         ),
         claim(
             "JEST gains nothing from training the reference for 3B instead of 1B",
             of="jest-strong-3B",
             below="jest-strong-1B",
             within=base.of(scale).negligible,
-            source="Fig. 5, right",
-            unless=base.toy(scale, "at 1B a toy reference is far from having learned its curated set"),
+            toy="at 1B a toy reference is far from having learned its curated set",
         ),
         claim(
             "At 2B examples, the larger curated set makes the better guide",
             of="jest-strong++-2B",
             above="jest-strong-2B",
-            source="Fig. 5, right",
-            unless=base.toy(scale, "the small curated set is not used up by then"),
+            toy="the small curated set is not used up by then",
         ),
     ]
     study.reports = [table(baseline="uniform"), figure("against_reference", baseline="uniform"), curves()]

@@ -13,7 +13,7 @@ Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, grid, pareto, table
+from jestlab.platform.spec import curves, figure, grid, pareto, table
 
 SCALES = base.SCALES
 
@@ -30,6 +30,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs.joint = base.selecting("joint")
     study.runs.independent = base.selecting("independent")
     study.axes = {("joint", "independent"): grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})}
+    claim = base.claims_of(scale, "Fig. 3, middle")
     study.claims = [
         *(
             claim(
@@ -37,7 +38,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
                 of={"of": f"joint filtering_ratio={ratio}", "measure": f"score_after_{after}"},
                 above="uniform",
                 source="Fig. 3, left",
-                unless=base.toy(scale, "a small web is learned in few steps, of which the first warm up"),
+                toy="a small web is learned in few steps, of which the first warm up",
             )
             for ratio, share, after in ((0.5, "2/3", 0.667), (0.8, "1/3", 0.333), (0.9, "2/9", 0.222))
         ),
@@ -46,35 +47,31 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             of="joint",
             above="uniform",
             source="Fig. 3, left",
-            unless=base.toy(scale, "a web without noise leaves nothing to select"),
+            toy="a web without noise leaves nothing to select",
         ),
         claim(
             "Joint selection learns more than independent selection, averaged over f = 0.8 and 0.9",
             of=["joint filtering_ratio=0.8", "joint filtering_ratio=0.9"],
             above=["independent filtering_ratio=0.8", "independent filtering_ratio=0.9"],
-            source="Fig. 3, middle",
-            unless=base.toy(scale, "where few pairs are near-duplicates, independent batches are as diverse"),
+            toy="where few pairs are near-duplicates, independent batches are as diverse",
         ),
         claim(
             "Independent selection learns more than uniform training, averaged over f = 0.5 and 0.8",
             of=["independent filtering_ratio=0.5", "independent filtering_ratio=0.8"],
             above="uniform",
-            source="Fig. 3, middle",
-            unless=base.toy(scale, "near-duplicates fill the batches"),
+            toy="near-duplicates fill the batches",
         ),
         claim(
             "Joint selection gains more at f = 0.9 than at f = 0.5",
             of="joint filtering_ratio=0.9",
             above="joint filtering_ratio=0.5",
-            source="Fig. 3, middle",
-            unless=base.toy(scale, "a toy web has few kinds of examples: five sub-batches hold them all"),
+            toy="a toy web has few kinds of examples: five sub-batches hold them all",
         ),
         claim(
             "Independent selection gains less at f = 0.9 than at f = 0.8",
             of="independent filtering_ratio=0.9",
             below="independent filtering_ratio=0.8",
-            source="Fig. 3, middle",
-            unless=base.toy(scale, "where few pairs are near-duplicates, independent batches are as diverse"),
+            toy="where few pairs are near-duplicates, independent batches are as diverse",
         ),
     ]
     study.reports = [table(baseline="uniform"), figure("filtering_ratio"), curves(), pareto()]

@@ -47,20 +47,11 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[name + TIME] = changes | {"match": {"seconds": "JEST"}}
     names = ["uniform", *methods]
     study.claims = _claims()
-    study.reports = [
-        table(baseline="JEST", rows=["JEST", *names], sort="-score", caption="As many examples."),
-        table(
-            baseline="JEST",
-            rows=["JEST", *(name + FLOPS for name in names)],
-            sort="-score",
-            caption="Equal FLOPs.",
-        ),
-        table(
-            baseline="JEST",
-            rows=["JEST", *(name + TIME for name in names)],
-            sort="-score",
-            caption="Equal time.",
-        ),
+    study.reports = []
+    for caption, suffix in (("As many examples.", ""), ("Equal FLOPs.", FLOPS), ("Equal time.", TIME)):
+        rows = ["JEST", *(name + suffix for name in names)]
+        study.reports.append(table(baseline="JEST", rows=rows, sort="-score", caption=caption))
+    study.reports += [
         pareto(baseline="uniform", runs=["JEST", *names]),
         pareto(baseline="uniform", runs=["JEST", *names], over="seconds"),
         curves(baseline="uniform", runs=["JEST", *names], over="flops"),

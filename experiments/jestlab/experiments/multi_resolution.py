@@ -15,7 +15,7 @@ flexi-uniform-0.25 8.8; flexi-jest-0.5 17.8; flexi-uniform-0.5 8.5; flexi-jest-0
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, pareto, table
+from jestlab.platform.spec import curves, figure, pareto, table
 
 SCALES = base.SCALES
 
@@ -36,50 +36,47 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs["uniform-matched"] = {"match": {"flops": "jest-cached"}}
     sweep = ["uniform", *base.share_sweep(study, scale, "flexi")]
     trained = [f"flexi-jest-{share}" for share in base.SHARES[1:]]
-    costly_text = base.toy(scale, "a third of a toy's cost is its text tower, which isn't approximated")
-    scores_anyway = base.toy(scale, "a small tower scores well enough by patches that it has not seen")
+    costly_text = "a third of a toy's cost is its text tower, which isn't approximated"
+    scores_anyway = "a small tower scores well enough by patches that it has not seen"
+    claim = base.claims_of(scale, "Fig. 4, right")
     study.claims = [
         claim(
             "Flexi-JEST learns more than JEST for the same FLOPs",
             of="flexi-jest-matched",
             above="jest-cached",
             source="Fig. 4, middle",
-            unless=costly_text,
+            toy=costly_text,
         ),
         claim(
             "Flexi-JEST learns more than uniform training for the same FLOPs",
             of="flexi-jest-matched",
             above="uniform-matched",
             source="Fig. 4, middle",
-            unless=costly_text,
+            toy=costly_text,
         ),
         claim(
             "Without co-training, Flexi-JEST learns less than the average with co-training",
             of="flexi-jest-0.0",
             below=trained,
-            source="Fig. 4, right",
-            unless=scores_anyway,
+            toy=scores_anyway,
         ),
         claim(
             "Without co-training, Flexi-JEST learns less than uniform training",
             of="flexi-jest-0.0",
             below="uniform",
-            source="Fig. 4, right",
-            unless=scores_anyway,
+            toy=scores_anyway,
         ),
         claim(
             "Flexi-JEST learns more than uniform training with the same λ, averaged over λ from 0.25 on",
             of=trained,
             above=[f"flexi-uniform-{share}" for share in base.SHARES[1:]],
-            source="Fig. 4, right",
-            unless=base.toy(scale, "at f = 0.5 there is little to gain"),
+            toy="at f = 0.5 there is little to gain",
         ),
         claim(
             "Uniform training with λ = 0.95 learns more than without co-training, for the same FLOPs",
             of=f"flexi-uniform-{base.SHARES[-1]}",
             above="uniform",
-            source="Fig. 4, right",
-            unless=base.toy(scale, "four patches do not show the small shapes that the test asks for"),
+            toy="four patches do not show the small shapes that the test asks for",
         ),
     ]
     study.reports = [

@@ -14,7 +14,7 @@ strong++2B 61.2; strong++5B 69.0; strong++5B-L 70.0.
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, pareto, table
+from jestlab.platform.spec import curves, pareto, table
 
 SCALES = base.SCALES
 
@@ -34,28 +34,26 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     for billions in (1, 2, 5):
         study.runs[f"strong++{billions}B"] = base.reference(scale, "strong++", billions)
     study.runs["strong++5B-L"] = base.reference(scale, "strong++", 5, **base.of(scale).large)
+    claim = base.claims_of(scale, "Fig. 5, right")
     study.claims = [
         claim(
             "A reference gets better from 250M to 1B examples of curated data",
             of="strong-1B",
             above="strong-0.25B",
-            source="Fig. 5, right",
-            unless=base.toy(scale, "a toy reference knows its few examples early"),
+            toy="a toy reference knows its few examples early",
         ),
         claim(
             "A reference gains nothing from 1B to 3B examples of the small curated set",
             of="strong-3B",
             below="strong-1B",
             within=base.of(scale).negligible,
-            source="Fig. 5, right",
-            unless=base.toy(scale, "at 1B a toy reference is far from having learned its curated set"),
+            toy="at 1B a toy reference is far from having learned its curated set",
         ),
         claim(
             "At 2B examples, the larger curated set makes the better reference",
             of="strong++2B",
             above="strong-2B",
-            source="Fig. 5, right",
-            unless=base.toy(scale, "the small curated set is not used up by then"),
+            toy="the small curated set is not used up by then",
         ),
     ]
     study.reports = [table(baseline="uniform"), curves(), pareto()]

@@ -12,7 +12,7 @@ from typing import Any
 
 from jestlab.analysis import figures, tables
 from jestlab.analysis.custom import CustomCode, NotYet
-from jestlab.analysis.tables.core import FORMATS
+from jestlab.analysis.files import FORMATS
 from jestlab.platform.planning.plan import PlannedRun, plan
 from jestlab.platform.planning.recording import record
 from jestlab.platform.spec.schema import StudySpec

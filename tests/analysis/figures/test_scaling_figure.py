@@ -8,7 +8,7 @@ from tests.analysis.conftest import UNIFORM, StoredRun
 
 from jestlab.analysis.figures import draw
 from jestlab.analysis.report.contents import gather
-from jestlab.analysis.tables import table
+from jestlab.analysis.tables import Shape, table
 
 SIZES = (10, 20, 40, 80)
 REPORT = {"reports": [{"kind": "scaling", "x": "width"}]}
@@ -48,7 +48,7 @@ def test_each_run_has_a_law_that_is_extrapolated(study):
     for line, exponent in (("a", 0.5), ("bb", 0.3)):
         law = plot.data[(plot.data["kind"] == "law") & (plot.data["line"] == line)]
         assert (law["x"].min(), law["x"].max()) == pytest.approx((10, 800))
-        assert law.loc[~law["beyond"].astype(bool), "x"].max() == pytest.approx(80)
+        assert law.loc[law["dash"] == "-", "x"].max() == pytest.approx(80)
         assert ((law["low"] <= law["y"]) & (law["y"] <= law["high"])).all()
         end = law.iloc[-1]
         assert end["low"] < 20 + 100 * 800**-exponent < end["high"]  # in percent
@@ -62,7 +62,7 @@ def test_each_run_has_a_law_that_is_extrapolated(study):
 
 def test_the_table_has_intervals_and_the_runs_behind_them(study):
     url = study(ladder("a"), ladder("bb", 0.3))
-    found = table(url, "scaling", ["study"])
+    found = table(url, "scaling", ["study"], x="width")
     assert [column.header for column in found.columns] == [
         "run", "exponent b", "offset c (%) ↑", "at 800 (%) ↑", "sizes", "seeds",
     ]  # fmt: skip
@@ -74,7 +74,9 @@ def test_the_table_has_intervals_and_the_runs_behind_them(study):
     assert "[" in found.cell("a", found.column_named("exponent")).text
     assert found.parts is not None
     assert found.parts.groupby("row").size().to_dict() == {"a": 12, "bb": 12}
-    assert table(url, "scaling", ["study"], options={"to": "2"}).columns[3].header == "at 160 (%) ↑"
+    assert table(url, "scaling", ["study"], x="width", to=2.0).columns[3].header == "at 160 (%) ↑"
+    chosen = Shape(rows=["bb"])
+    assert table(url, "scaling", ["study"], x="width", by=["data.filter"], shape=chosen).rows == ["bb"]
 
 
 def test_efforts_are_sizes_too(study):
@@ -95,10 +97,11 @@ def test_what_a_law_lacks_is_reported(study):
         ladder("a"), ladder("few", sizes=SIZES[:2]), ladder("one", lost=[(80, 1), (80, 2)]),
         ladder("part", lost=[(20, 1)]), ladder("noise", noise=0.5), ladder("bent", exponent=0.02),
     )  # fmt: skip
-    plot, found = draw("scaling", url, "study", x="width"), table(url, "scaling", ["study"])
+    plot = draw("scaling", url, "study", x="width")
+    found = plot.table
     for note in (
-        "few: 2 sizes and 3 such seeds: a fit takes 3 sizes, and 2 seeds that completed at all of them",
-        "without seed 2, which lacks a size; 4 sizes and 1 such seed: a fit takes",
+        "few: a fit takes 3 sizes and 2 seeds that completed at all of them, not 2 and 3",
+        "one: without seed 1, which lacks a size; without seed 2, which lacks a size; a fit takes 3 sizes",
         "part: without seed 1, which lacks a size",
         "noise: the fit doesn't converge, since no power law with offset fits best",
         "bent: the offset isn't identified, since the exponent may be 0",
@@ -115,27 +118,25 @@ def test_what_a_law_lacks_is_reported(study):
 
 def test_requests_that_cannot_be_answered_name_the_remedy(study):
     url = study(ladder("a", seeds=1), spec={})
-    with pytest.raises(ValueError, match=r"no power law over width: a: 4 sizes and 1 such seed"):
+    with pytest.raises(ValueError, match="no power law over width: a: a fit takes 3 sizes and 2 seeds"):
         draw("scaling", url, "study", x="width")
-    with pytest.raises(ValueError, match=r"x is missing, the key of the size: --option x=KEY"):
-        table(url, "scaling", ["study"])
-    with pytest.raises(ValueError, match=r"no option 'xx': did you mean 'x'"):
-        table(url, "scaling", ["study"], options={"xx": "width"})
     words = [*ladder("b", name="one"), *ladder("c", name="two")]
     with pytest.raises(ValueError, match="name isn't a number above 0 in all runs"):
         draw("scaling", study(words), "study", x="name")
 
 
-def test_the_page_has_the_table_and_the_figure(study):
-    page = gather(study(ladder("a"), ladder("bb", 0.3)), "study")
-    for kind in ("tables", "figures"):
-        assert "scaling" in [part.name for section in page.sections for part in getattr(section, kind)]
+def test_the_page_has_the_table_of_each_figure(study):
+    reports = [{"kind": "scaling", "x": "width", "to": to} for to in (10.0, 2.0)]
+    page = gather(study(ladder("a"), ladder("bb", 0.3), spec={"reports": reports}), "study")
+    found = {part.name: part for kind in (page.tables, page.figures) for part in kind}
+    for name, end in (("scaling", "at 800"), ("scaling-2", "at 160")):
+        assert found[name].plot.table.columns[3].header == f"{end} (%) ↑"
+        shown = found[f"{name}-table"].table
+        assert shown.markdown() == found[name].plot.table.markdown()
 
 
-def test_options_of_the_table_may_be_texts_and_are_checked(study):
-    url = study(ladder("a"), ladder("bb", 0.3))
-    shown = table(url, "scaling", ["study"], options={"runs": "bb", "by": "selection.rule"})
-    assert shown.frame["run"].tolist() == ["bb"]
-    for wrong in ("ten", "0.5", -1, "nan", "inf", None):
-        with pytest.raises(ValueError, match=f"to is {wrong!r}: give a number above 1"):
-            table(url, "scaling", ["study"], options={"to": wrong})
+def test_a_table_in_a_spec_has_its_own_options(study):
+    reports = [{"kind": "table", "name": "scaling", "x": "width", "to": 2.0, "digits": 1}]
+    page = gather(study(ladder("a"), ladder("bb", 0.3), spec={"reports": reports}), "study")
+    [shown] = [part.table for part in page.tables if part.name == "scaling"]
+    assert shown.columns[3].header == "at 160 (%) ↑"

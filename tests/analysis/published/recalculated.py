@@ -178,7 +178,7 @@ def _derive(row: _Row, quantity: str) -> Interval | None:
 def interval(*cells: PublishedCell) -> Interval:
     """Return the interval of the mean of some cells."""
     numbers = [read_printed(cell.printed, cell.unit) for cell in cells]
-    ends = [(each.value - each.step / 2, each.value, each.value + each.step / 2) for each in numbers]
+    ends = [(value - step / 2, value, value + step / 2) for value, step in numbers]
     mean: Interval = np.mean(ends, axis=0)
     return mean
 
@@ -197,6 +197,6 @@ def written_like(cell: PublishedCell, value: float) -> str:
     match = NUMBER.fullmatch(cell.printed)
     assert match is not None, cell.printed
     sign, _, decimals, letter = match.groups("")
-    steps = math.floor(abs(value) / read_printed(cell.printed, cell.unit).step + 0.5 + SLACK)
+    steps = math.floor(abs(value) / read_printed(cell.printed, cell.unit)[1] + 0.5 + SLACK)
     sign = "" if not steps else "−" if value < 0 else "+" * (sign != "")
     return f"{sign}{steps / 10 ** len(decimals):.{len(decimals)}f}{letter}"

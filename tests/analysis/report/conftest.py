@@ -26,7 +26,7 @@ from tests.browser_support import Opened, open_page
 
 from jestlab.analysis.costs import Cost
 from jestlab.analysis.figures import Plot
-from jestlab.analysis.report import build
+from jestlab.analysis.report import build, gather
 from jestlab.models.training.phases import Spent
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
@@ -129,7 +129,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 def page(study: Lab) -> Path:
     """The report of the finished experiment, with stubs for its printed figures."""
     with stubbed_figures():
-        return build(study.url, "study", study.folder / "report", "uniform")[0]
+        return build(gather(study.url, "study", "uniform"), study.folder / "report")[0]
 
 
 @pytest.fixture(scope="session")

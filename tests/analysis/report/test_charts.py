@@ -71,15 +71,15 @@ def test_live_curves_are_over_several_axes_and_smoothed(tab):
 def test_of_many_runs_only_some_are_drawn_and_the_menu_has_the_others(tab):
     tab.evaluate("chart.show(runsFigure('loss', runs(200, 2, 20)))")
     assert tab.locator(".plot .line").count() == 16  # eight labels of two seeds
-    summary = tab.locator(".runs summary")
-    assert summary.text_content() == "8/200 labels"
-    summary.click()
+    menu = tab.locator("button.runs")
+    assert menu.text_content() == "8/200 labels"
+    menu.click()
     expect(tab.locator(".runs label")).to_have_count(200)  # the menu is filled after its event
     tab.locator(".runs label").last.click()
-    assert summary.text_content() == "9/200 labels"
+    assert menu.text_content() == "9/200 labels"
     assert tab.locator(".legend li").all_text_contents()[-1] == "run 199"
     tab.locator(".runs button", has_text="None").click()
-    assert summary.text_content() == "0/200 labels"
+    assert menu.text_content() == "0/200 labels"
 
 
 def test_small_charts_show_the_last_value_and_are_enlarged(tab):

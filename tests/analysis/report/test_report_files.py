@@ -53,7 +53,7 @@ def test_a_page_of_very_many_labels_shows_the_best(study, monkeypatch, figure_st
         for variant in figure.variants.values():
             assert [one["label"] for one in variant["series"]] == ["reference", "uniform", "joint"]
             assert variant["about"].endswith("2 of 3 labels, the baseline and those with the best score.")
-    html = report.build(study.url, "study", tmp_path)[0].read_text()
+    html = report.build(report.gather(study.url, "study"), tmp_path)[0].read_text()
     assert "3 of 4 rows, those with the best score; the table's files have all." in html
     assert (tmp_path / "report" / "summary.csv").read_text().count("\n") == 5
     assert (tmp_path / "report" / "summary.md").read_text().count("\n| ") == 4

@@ -17,7 +17,7 @@ from tests.analysis.report.conftest import by_class, by_id, parse_page, words
 
 from jestlab.analysis import tables
 from jestlab.analysis.figures import Plot, learning_curves, pareto
-from jestlab.analysis.report import build
+from jestlab.analysis.report import build, gather
 from jestlab.analysis.results import read as read_frames
 from jestlab.analysis.tables.explain import explain
 
@@ -35,7 +35,7 @@ def built(new_store, tmp_path):
         percent = {"metrics": {"*": {"goal": "max", "unit": "percent"}}}
         store = new_store().add(*runs, spec=percent | (spec or {}), **options)
         store.execute("UPDATE v_costs SET actual_hours = 0.5")
-        return build(store.url, "study", tmp_path / "report")[0]
+        return build(gather(store.url, "study"), tmp_path / "report")[0]
 
     return make
 
@@ -132,14 +132,15 @@ def test_equal_failures_are_one_row_with_the_error_first(built):
 
 
 def test_a_failure_links_to_its_log_if_the_page_is_in_its_lab(study, tmp_path):
-    page, *files = build(study.url, "study", tmp_path / "reports" / "study", "uniform")
+    contents = gather(study.url, "study", "uniform")
+    page, *files = build(contents, tmp_path / "reports" / "study")
     assert 'href="../../' not in page.read_text()
     (failures,) = (file for file in files if file.name == "failures.csv")
     (row,) = csv.DictReader(failures.read_text().splitlines())
     log = tmp_path / row["log"]
     log.parent.mkdir(parents=True)
     log.touch()
-    build(study.url, "study", tmp_path / "reports" / "study", "uniform")
+    build(gather(study.url, "study", "uniform"), tmp_path / "reports" / "study")
     assert f'href="../../{row["log"]}"' in page.read_text()
 
 
@@ -242,10 +243,12 @@ def test_fits_and_is_accessible(opened, page, width, scheme):
     shown = opened(page, width, scheme)
     for summary in shown.tab.locator("summary").all():
         summary.click()
+    shown.tab.locator("#curves button.runs").click()
     found = axe.run(shown.tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
     assert found.violations_count == 0, found.generate_report()
     assert shown.tab.evaluate("document.documentElement.scrollWidth") <= width
     assert shown.complaints == []
+    shown.tab.keyboard.press("Escape")  # closes the menu
     shown.tab.locator("button[data-row=joint][data-column=delta]").click()
     until(shown.tab, shown.tab.locator("dialog").is_visible)
     found = axe.run(shown.tab, context="dialog")
@@ -404,14 +407,14 @@ def test_controls_drive_the_figures(opened, page, results):
     lines, bands = (tab.locator(f"#curves .plot .{part}") for part in ("line", "band"))
     assert bands.count() == lines.count() == 3
     assert tab.locator("#curves .plot .seed").count() == 9  # three seeds each
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     tab.locator("#curves .runs label", has_text="joint").locator("input").uncheck()
     assert lines.count() == bands.count() == 2
     tab.locator("#curves .runs button", has_text="None").click()
     assert lines.count() == 0
     tab.locator("#curves .runs button", has_text="All").click()
     assert lines.count() == 4  # the reference, too
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     before = tab.evaluate(TICKS)
     for side in ("x", "y"):
         button = tab.locator("#curves .tools button", has_text=f"log {side}")
@@ -481,7 +484,7 @@ def test_a_label_has_one_color_in_all_figures_and_at_every_visit(opened, page, r
         label: f"rgb({', '.join(str(int(color[i : i + 2], 16)) for i in (1, 3, 5))})"
         for label, color in expected.items()
     }
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     tab.locator("#curves .runs label", has_text="independent").locator("input").uncheck()
     fewer = tab.evaluate(COLORS)["curves"]
     assert fewer == {label: color for label, color in found["curves"].items() if label != "independent"}
@@ -509,7 +512,7 @@ def test_names_overlap_neither_each_other_nor_the_edge_and_many_are_in_a_legend(
         for a, b in itertools.combinations(boxes, 2):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
     assert tab.locator("#curves .line").count() == 8
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     tab.locator("#curves .runs button", has_text="All").click()
     assert tab.locator("#curves .end").count() == 0
     assert tab.locator("#curves .legend li").count() == 9
@@ -522,7 +525,7 @@ def mailed(opened, page, tmp_path, request, study, monkeypatch):
     """The page without its other files, opened with access to the clipboard; "drawn" has printed figures."""
     if getattr(request, "param", "") == "drawn":
         monkeypatch.setattr(Plot, "_drawn", DRAWN_BY_MATPLOTLIB)
-        page = build(study.url, "study", tmp_path / "drawn", "uniform")[0]
+        page = build(gather(study.url, "study", "uniform"), tmp_path / "drawn")[0]
     shown = opened(shutil.copy(page, tmp_path / "mailed.html"))
     shown.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     yield shown.tab
@@ -599,7 +602,7 @@ def test_the_data_of_a_figure_as_a_table(opened, printed, page):
     for label in ("uniform", "independent", "joint"):
         mean = next(line for line in lines if line[0] == label and line[1].startswith("mean"))
         assert mean[3] in summary.cell(label, score).text
-    shown.tab.locator("#pareto .runs summary").click()
+    shown.tab.locator("#pareto button.runs").click()
     shown.tab.locator("#pareto .runs label", has_text="joint").click()
     numbers = shown.tab.locator("#pareto .numbers .scroll")
     until(shown.tab, lambda: "joint" not in numbers.text_content())

@@ -110,7 +110,7 @@ def contents(union):
 @pytest.fixture(scope="module")
 def page(union):
     with stubbed_figures():
-        return build(union.url, "paper", union.folder / "reports" / "paper")[0]
+        return build(gather(union.url, "paper"), union.folder / "reports" / "paper")[0]
 
 
 def test_a_union_has_the_claims_of_its_studies(union):
@@ -134,7 +134,7 @@ def test_claims_are_the_default_table_of_a_union_and_its_page_takes_no_baseline(
     assert [default_name(union.url, name) for name in ("paper", "ratios")] == ["claims", "summary"]
     assert [bool(parts_of(union.url, name)) for name in ("paper", "ratios", "none")] == [True, False, False]
     with pytest.raises(ValueError, match="paper is a union"):
-        build(union.url, "paper", union.folder, "uniform")
+        gather(union.url, "paper", "uniform")
 
 
 def test_facts_about_runs_and_costs(contents):

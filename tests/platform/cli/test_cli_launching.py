@@ -211,10 +211,11 @@ def test_a_launch_ends_in_verdicts_and_links_to_the_whole_table(root, tmp_path, 
 def test_a_launch_in_a_pipe_prints_each_table_of_the_study_once(root, tmp_path, monkeypatch, jestlab):
     """The page's folder has the same tables as files."""
 
-    def build(_: str, __: str, folder: Path, *___: object, **____: object) -> list[Path]:
+    def build(_: object, folder: Path) -> list[Path]:
         names = ("report.html", "report/summary.md", "report/costs.md")
         return [write_whole(folder / name, "| joint | of the page |") for name in names]
 
+    monkeypatch.setattr("jestlab.analysis.report.gather", lambda *_, **__: None)
     monkeypatch.setattr("jestlab.analysis.report.build", build)
     spec = labs.write_study(tmp_path, reports=["table"])
     for launched in (jestlab("launch", spec), jestlab("launch", spec)):

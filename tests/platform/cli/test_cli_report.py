@@ -47,9 +47,12 @@ def test_a_page_with_options_is_replaced_by_the_next_launch(root, store, jestlab
     folder = root / "reports" / "toy"
     page, costs = folder / "report.html", folder / "report" / "costs.csv"
 
-    def build(url, experiment, folder, baseline=None, scope=None, *_, **__):
+    def gather(url, experiment, baseline=None, scope=None, *_, **__):
+        return f"{baseline} {scope}"
+
+    def build(page, folder):
         """Write a page that shows only its options."""
-        files = {"report.html": f"{baseline} {scope}", "report/costs.csv": ""}
+        files = {"report.html": page, "report/costs.csv": ""}
         return [write_whole(folder / name, text) for name, text in files.items()]
 
     def is_replaced():
@@ -58,6 +61,7 @@ def test_a_page_with_options_is_replaced_by_the_next_launch(root, store, jestlab
         reports.bring_up_to_date(Lab.find(root), store, STUDY, lambda _: None)
         return page.read_text() == "None None"
 
+    monkeypatch.setattr("jestlab.analysis.report.gather", gather)
     monkeypatch.setattr("jestlab.analysis.report.build", build)
     jestlab("report", "toy")
     assert is_replaced()

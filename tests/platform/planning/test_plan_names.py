@@ -80,6 +80,7 @@ def refused(written, recorded=()):
         (reporting(against={"x": "nested.depht"}), "reports.0.x",
          "no run has 'nested.depht' in its config: did you mean 'nested.depth'?"),
         (reporting(against={"x": "lr", "by": ["rl"]}), "reports.0.by.0", "no run has 'rl' in its config"),
+        (reporting(table={"name": "scaling", "x": "rl"}), "reports.0.x", "no run has 'rl' in its config"),
         (reporting(against={"x": "lr", "split": "rl"}), "reports.0.split", "no run has 'rl' in its config"),
         (reporting(composition={"x": "knd"}), "reports.0.x", "no run counts selected examples by 'knd': "),
         (TRAINED | {"score": ["shapes/10_shot"]}, "score.0", f"'shapes/10_shot' {NOWHERE}"),

@@ -176,9 +176,7 @@ def test_pages_fit_and_are_accessible(lab, runs, serving, visited, width, scheme
         shown = visited(url + path, width, scheme)
         if path == "/experiment/toy":
             until(shown.tab, HAS_RESULTS)
-        shown.tab.evaluate(
-            "document.querySelectorAll('details:not(.menu)').forEach((each) => each.open = true)"
-        )
+        shown.tab.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
         found = axe.Axe().run(shown.tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
         assert found.violations_count == 0, f"{path}: {found.generate_report()}"
         assert shown.tab.evaluate("document.documentElement.scrollWidth") <= width, path
@@ -193,7 +191,7 @@ def test_replaced_results_keep_what_was_chosen(lab, runs, serving, visited):
     until(tab, f"{LINES}.length > 1")
     kept = "[document.querySelector('#reproduce'), document.querySelector('#curves .plot svg')]"
     tab.evaluate(f"{kept}.forEach((each) => each.mine = true)")
-    tab.locator("#curves .runs summary").click()
+    tab.locator("#curves button.runs").click()
     hidden = tab.locator("#curves .runs label").first.text_content()
     tab.locator("#curves .runs input").first.uncheck()
     tab.locator("#curves .tools button", has_text="log x").click()

@@ -206,6 +206,9 @@ reports:
 {runs: {a: {}}, reports: [table: {rows: [jiont, a]}]} => 1: reports.0.rows.0: no run 'jiont'
 {runs: {a: {}}, reports: [table: {rows: [best, a], best: {best: {of: [b, a], by: loss}}}]}
 => 1: reports.0.best.best.of.0: no run 'b'
+{runs: {a: {}}, reports: [table: {name: scaling, by: [width]}]} => 1: reports.0: the table scaling needs x
+{runs: {a: {}}, reports: [table: {name: scaling, x: width, to: 1}]} => 1: reports.0.to: must be greater than 1
+{runs: {a: {}}, reports: [table: {to: 2}]} => 1: reports.0: x, by, and to are options of the table scaling
 {runs: {a: {}}, reports: [curves: {best: {best: {of: a}}}]} => 1: reports.0.best.best.by: is missing
 """,
 }

@@ -139,9 +139,10 @@ def reference_and_two() -> Plan:
 def blank_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the pages of reports blank: to draw one takes seconds."""
 
-    def build(url: str, experiment: str, folder: Path, *_: object, **__: object) -> list[Path]:
+    def build(page: object, folder: Path) -> list[Path]:
         return [write_whole(folder / "report.html", "")]
 
+    monkeypatch.setattr("jestlab.analysis.report.gather", lambda *_, **__: None)
     monkeypatch.setattr("jestlab.analysis.report.build", build)
 
 

@@ -1,8 +1,8 @@
 """The figures of an experiment, by name: `draw("pareto", store, experiment).save(folder)`.
 
 Each figure's module turns results into plain data, and draws that data with Matplotlib for print. `charts`
-converts the same data for the page. All modules share `style` (colors), `axes`, `panels` (layout), and `plot`
-(words).
+converts the same data for the page. All modules share `style` (colors), `axes`, `panels` (layout),
+`captions`, and `plot` (titles and looks).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any
 
 from .. import published as publications
 from ..claims import studies
-from ..costs import Scope
 from ..custom import Loader, Results, load
-from ..efforts import Over
 from ..errors import NotYet, RequestError
 from ..frames import Frames
 from ..results import Snapshot, opened
@@ -27,11 +25,12 @@ from .against import PRESETS, Axis, against, against_reference
 from .composition import composition
 from .custom import custom_plot
 from .learnability import learnability
-from .learning_curves import learning_curves, recorded
+from .learning_curves import learning_curves
 from .optimizer_spikes import optimizer_spikes
 from .pareto import pareto
 from .plot import Plot
 from .published import published_scores
+from .scaling import scaling
 from .selected import selected
 from .speedup import speedup
 from .step_costs import method_costs, step_costs
@@ -51,25 +50,10 @@ __all__ = [
     "optimizer_spikes",
     "pareto",
     "published_scores",
-    "recorded",
     "selected",
     "speedup",
     "step_costs",
 ]
-
-
-def _curves(
-    store: Snapshot,
-    frames: Frames,
-    baseline: str | None = None,
-    over: Over | None = None,
-    scope: Scope = "scoring",
-    metric: Sequence[str] = (),
-    smooth: int | None = None,
-    highlight: Sequence[str] = (),
-) -> Plot:
-    shown = recorded(store, frames, metric, scope) if metric else ()
-    return learning_curves(frames, baseline, over, scope, shown=shown, smooth=smooth, highlight=highlight)
 
 
 def _against(
@@ -78,13 +62,12 @@ def _against(
     by: Sequence[str] = ("selection.rule",),
     split: str | None = None,
     baseline: str | None = None,
-    to: float | None = None,
 ) -> Plot:
-    return against(frames, Axis(x, tuple(by), split, to=to), baseline, "scaling" if to else "")
+    return against(frames, Axis(x, tuple(by), split), baseline)
 
 
 KINDS: dict[str, Callable[..., Plot]] = {
-    "curves": _curves,
+    "curves": learning_curves,
     "pareto": pareto,
     "speedup": speedup,
     "step_costs": step_costs,
@@ -96,7 +79,7 @@ KINDS: dict[str, Callable[..., Plot]] = {
     "against": _against,
     "composition": composition,
     "selected": selected,
-    "scaling": partial(_against, by=(), to=10.0),
+    "scaling": scaling,
 }
 """Kind → function that makes the figure. `draw` passes sources and options to parameters of the same name."""
 

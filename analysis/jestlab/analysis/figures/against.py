@@ -12,33 +12,21 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ..configs import BATCH_SIZE, Configs, lookup
 from ..curves import score_curves
 from ..efforts import EFFORTS, WORDS
 from ..errors import NotYet
 from ..frames import Frames
 from ..sheet import Sheet
+from . import captions
 from .axes import LOG_FROM, beside, count_axis, draw_band, draw_intervals, draw_seeds, value_axis
 from .panels import finish, panels, titled, write_ticks
-from .plot import (
-    Plot,
-    Texts,
-    about_lost,
-    about_seeds,
-    about_unfinished,
-    difference_axis,
-    looks_of,
-    mean_intervals,
-    score_axis,
-    seeds,
-    title,
-    what_score_is,
-)
-from .scaling import CAPTION, curves, ladders
+from .plot import Plot, Texts, difference_axis, looks_of, mean_intervals, score_axis, seeds_of, title
 from .style import DOTTED, GRAY, Look
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -58,7 +46,6 @@ class Axis:
         split: Key whose values are panels; None for one panel. A run without a value is in all panels.
         label: Label of the horizontal axis; empty for the key's display name.
         gain: Whether a second panel shows the difference from the baseline's line at the same x and seed.
-        to: Power laws are fitted and extrapolated to this many times the largest x; None for no laws.
     """
 
     key: str
@@ -66,7 +53,6 @@ class Axis:
     split: str | None = None
     label: str = ""
     gain: bool = False
-    to: float | None = None
 
 
 PRESETS = {
@@ -95,16 +81,14 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
 
     Returns:
         The plot. Its data: rows of kind "mean" (panel, line, label, x, y, low, high, seeds, planned), "seed"
-        (one run), "level" (the baseline), and "law" (see `scaling.curves`). A line has the look of its first
-        label.
+        (one run), and "level" (the baseline). A line has the look of its first label.
 
     Raises:
         ValueError: No run varies the key or has completed, or the baseline is unknown.
     """
-    import pandas as pd
-
     compared = frames.baseline(baseline)
-    places, points = placed(frames, axis, compared), scored(frames, axis, compared)
+    places, finals = placed(frames, axis, compared), final_scores(frames)
+    points = places.merge(finals, on="label").assign(y_label=score_axis(frames))
     if points.empty:
         raise NotYet(
             f"no run of experiment {frames.experiment!r} that varies {axis.key} has completed with a score: "
@@ -123,7 +107,6 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
             points = pd.concat([points.assign(panel="score"), gains])
             more.append(f"Second panel: difference from {base} at the same position and with the same seed.")
     elif base not in first:
-        finals = _final_scores(frames)
         level = finals[finals["label"] == compared].assign(line=base, kind="level")
         points = pd.concat([points, level.merge(points[["panel", "y_label"]].drop_duplicates(), how="cross")])
         more.append(f"Dotted: {base}.")
@@ -134,20 +117,18 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, name: str =
     if others := _others(Configs(frames), places, axis.key):
         more.append(f"Also different along a line: {', '.join(others)}.")
     data = _summarized(points)
-    if axis.to:
-        laws = ladders(points[points["kind"].isna()] if "kind" in points else points, axis.key)
-        data = pd.concat([data, curves(laws, axis.to * data["x"].max())], ignore_index=True)
-        more += [CAPTION, *(f"{law.note}." for law in laws if law.note)]
     data["title"] = [frames.names.value(axis.split, panel) if axis.split else "" for panel in data["panel"]]
-    data["x_label"] = x_label = axis.label or _name(frames, axis.key)
+    efforts = {str(effort): words.axis for effort, words in WORDS.items()}
+    x_label = axis.label or frames.names.key(axis.key) or efforts.get(axis.key, axis.key)
+    data["x_label"] = x_label
     data["text"], look = data["line"], looks_of(frames)
     data = with_looks(data, [look[compared if line == base else first[line]] for line in data["line"]])
     labels, means = dict.fromkeys(places["label"]), data[data["kind"] == "mean"]
-    words = [what_score_is(frames), "Each point is a separate run, at its end."]
-    words += about_seeds(means["seeds"].max())
+    words = [captions.score(frames), "Each point is a separate run, at its end."]
+    words += captions.seeds(means["seeds"].max())
     if (means["seeds"] < means["planned"]).any():
         words.append("Open markers: not all seeds have completed.")
-    words += [*about_lost(frames, [*labels, compared]), *about_unfinished(frames, labels), *more]
+    words += [*captions.lost(frames, [*labels, compared]), *captions.unfinished(frames, labels), *more]
     texts = Texts(title(frames), " ".join(words), x_label, score_axis(frames), frames.score)
     return Plot(name or f"against_{axis.key.replace('.', '_')}", data, texts, _draw_points)
 
@@ -169,8 +150,6 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         ValueError: Fewer than two references have completed with their learners, or the baseline is unknown
             or has not completed.
     """
-    import pandas as pd
-
     compared, configs = frames.baseline(baseline), Configs(frames)
     pairs = _pairs(frames, configs, compared)
     if (count := pairs["reference"].nunique()) < 2:
@@ -192,43 +171,22 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     data = pd.concat([points, paths, zero], ignore_index=True)
     data = data.assign(title="", x_label=x, y_label=y, text=data["label"].map(frames.shown))
     caption = [
-        what_score_is(frames),
+        captions.score(frames),
         f"Each point: a learner, against the reference it selects with, both minus {frames.shown[compared]} "
         "with the same seed, each at the end of the run.",
-        *about_seeds(data["seeds"].max()),
-        *about_lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
+        *captions.seeds(data["seeds"].max()),
+        *captions.lost(frames, dict.fromkeys([compared, *pairs["reference"], *pairs["label"]])),
         "Gray: references trained on the same data." * (len(set(trained)) < len(trained)),
     ]
     words = Texts(title(frames), " ".join(filter(None, caption)), x, y)
     return Plot("against_reference", data, words, _draw_points)
 
 
-def _final_scores(frames: Frames) -> pd.DataFrame:
+def final_scores(frames: Frames) -> pd.DataFrame:
     """Return the finite scores of all completed runs, in the unit of the axis: label, seed, y."""
     factor, curves = frames.score.factor, score_curves(frames)
     finals = curves.loc[curves["final"] & (curves["score"].abs() < math.inf), ["label", "seed", "score"]]
     return finals.assign(y=factor * finals.pop("score")).reset_index(drop=True)
-
-
-def scored(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
-    """Return a row for each completed run on an axis: the columns of `placed`, seed, y, and y_label."""
-    places = placed(frames, axis, baseline)
-    return places.merge(_final_scores(frames), on="label").assign(y_label=score_axis(frames))
-
-
-def _name(frames: Frames, key: str) -> str:
-    """Return the name of a config key, or of an effort."""
-    return frames.names.key(key) or next((WORDS[each].axis for each in EFFORTS if each == key), key)
-
-
-def _values(frames: Frames, configs: Configs, key: str) -> dict[str, Any]:
-    """Return label → value of a config key; of an effort, the mean of completed runs."""
-    if key in EFFORTS and all(lookup(config, key) is None for config in configs.by_label.values()):
-        curves = score_curves(frames)
-        efforts = curves[curves["final"]].groupby("label", sort=False)[key].mean().dropna()
-        return dict(zip(map(str, efforts.index), efforts, strict=True))
-    values = {label: configs.get(label, key) for label in frames.labels}
-    return {label: value for label, value in values.items() if value is not None}
 
 
 def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
@@ -236,20 +194,22 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
 
     Args:
         axis: The keys that are compared.
-        baseline: Label of the baseline. Other references are left out, unless laws are fitted.
+        baseline: Label of the baseline. Other references are left out.
 
     Returns:
-        One row per label and panel: panel, line (its name), label, x, tick (text of the value), is_number
-        (whether the value is a number), and planned (number of seeds).
+        One row per label and panel: panel, line (its name), label, x, tick (text of the value), and planned
+        (number of seeds). Words have the positions 0, 1, 2, and so on.
 
     Raises:
         ValueError: The key has fewer than two values.
     """
-    import pandas as pd
-
-    configs, planned, values = Configs(frames), seeds(frames), {}
-    apart = [] if axis.to else frames.apart_from(baseline)
-    values = {k: value for k, value in _values(frames, configs, axis.key).items() if k not in apart}
+    configs, apart, planned = Configs(frames), frames.apart_from(baseline), seeds_of(frames)
+    values = {label: configs.get(label, axis.key) for label in frames.labels if label not in apart}
+    if axis.key in EFFORTS and all(value is None for value in values.values()):
+        curves = score_curves(frames)
+        efforts = curves[curves["final"]].groupby("label")[axis.key].mean().dropna()
+        values = {label: efforts.get(label) for label in values}
+    values = {label: value for label, value in values.items() if value is not None}
     if len(set(map(_json, values.values()))) < 2:
         raise NotYet(f"no run of experiment {frames.experiment!r} varies {axis.key}")
     x = _positions(frames, axis.key, list(values.values()))
@@ -258,15 +218,12 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     panel = [everywhere if panel is None else str(panel) for panel in own.values()]
     places = pd.DataFrame({"panel": panel, "label": list(values)}).explode("panel", ignore_index=True)
     places["x"], places["tick"] = zip(*(x[_json(values[label])] for label in places["label"]), strict=True)
-    places["is_number"] = [isinstance(values[label], int | float) for label in places["label"]]
     places["planned"] = [planned[label][1] for label in places["label"]]
     return places.assign(line=_lines(frames, places, configs, axis))
 
 
 def _summarized(points: pd.DataFrame) -> pd.DataFrame:
     """Return a row of kind "mean" for each point, with its interval, and rows of kind "seed"."""
-    import pandas as pd
-
     if (count := points["line"].nunique()) > _MOST_LINES:
         raise NotYet(f"{count} lines are too many for one figure: choose some `runs`, or other keys as `by`")
     points = points.assign(kind=points.get("kind")).reset_index(drop=True)
@@ -285,13 +242,11 @@ def _summarized(points: pd.DataFrame) -> pd.DataFrame:
 
 def with_looks(data: pd.DataFrame, looks: Iterable[Look]) -> pd.DataFrame:
     """Add the look of each row: color, marker, and dash."""
-    import pandas as pd
-
     return data.join(pd.DataFrame(list(looks), index=data.index).rename(columns={"line": "dash"}))
 
 
 def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw means with intervals, connected along a line, a dot for each seed, paths, and levels."""
+    """Draw means with intervals, connected along a line, a dot for each seed, laws, paths, and levels."""
     shown = [panel for _, panel in data.groupby("panel", sort=False)]
     figure, all_axes = panels(sheet, len(shown), sharey=data["y_label"].nunique() == 1)
     measured = data["kind"].eq("path").any()  # x is a score, not a value of a key
@@ -307,19 +262,17 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             alone = measured or means["seeds"].max() <= 1 or len(rows["law"])
             moved = {} if alone else {"transform": beside(axes, place, len(lines))}
             style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5, **moved}
-            law = rows["law"][rows["law"]["line"] == name]
-            draw_band(axes, law["x"], law["low"], law["high"], color)
-            for beyond in [False, True] if len(law) else []:
-                part, name_of_law = law[law["beyond"] == beyond], text if beyond else ""
-                axes.plot(part["x"], part["y"], "--" if beyond else "-", color=color, label=name_of_law)
-            dash, text = (dash if len(line) > 1 else "none", text) if law.empty else ("none", "")
-            axes.plot(line["x"], line["y"], linestyle=dash, label=text, **style)
+            axes.plot(line["x"], line["y"], linestyle=dash if len(line) > 1 else "none", label=text, **style)
             for x, y in line.loc[line["seeds"] < line["planned"], ["x", "y"]].to_numpy():
                 axes.plot(x, y, markerfacecolor="white", **style)
             ends = (line["x_low"], line["x_high"]), (line["low"], line["high"])
             draw_intervals(axes, line["x"], line["y"], *ends, color, **moved)
             own = dots[dots["line"] == name]
             draw_seeds(axes, own["x"], own["y"], color, **moved)
+        for _, law in rows["law"].groupby(["line", "dash"], sort=False):
+            color, dash, text = law[["color", "dash", "text"]].iloc[0]
+            draw_band(axes, law["x"], law["low"], law["high"], color)
+            axes.plot(law["x"], law["y"], linestyle=dash, color=color, label=text)
         for _, path in rows["path"].groupby("line"):
             axes.plot(path["x"], path["y"], color=GRAY, linewidth=0.8, zorder=1)
         for level in rows["level"].to_dict("records"):
@@ -350,8 +303,6 @@ def _tick(axes: Axes, means: pd.DataFrame) -> None:
 
 def _gains(frames: Frames, points: pd.DataFrame, base: str) -> pd.DataFrame:
     """Return the panel of gains over the baseline's line at the same x and seed, where it has a point."""
-    import pandas as pd
-
     is_base = points["line"] == base
     bases = points[is_base].groupby(["x", "seed"])["y"].mean().rename("base").reset_index()
     pairs = points[~is_base].merge(bases, on=["x", "seed"])
@@ -398,8 +349,6 @@ def _lines(frames: Frames, places: pd.DataFrame, configs: Configs, axis: Axis) -
 
 def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
     """Return the study's other axes on which labels of one line differ."""
-    import pandas as pd
-
     points = pd.DataFrame(list(map(configs.points.get, places["label"])), dtype=object).map(_json)
     counts = points.groupby([places["panel"], places["line"]]).nunique()
     return sorted(
@@ -409,7 +358,7 @@ def _others(configs: Configs, places: pd.DataFrame, key: str) -> list[str]:
 
 def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
     """Return one row per learner and seed: label, reference, seed, x, y, both minus the baseline's score."""
-    finals = _final_scores(frames).set_index(["label", "seed"])["y"].unstack("label")
+    finals = final_scores(frames).set_index(["label", "seed"])["y"].unstack("label")
     if baseline not in finals:
         raise NotYet(
             f"baseline {baseline!r} of {frames.experiment!r} has not completed with a score: "

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from .. import units
 from ..colors import REFERENCE, LabelColor
 from ..intervals import CI, INTERVAL
 from .axes import WIDE
 from .plot import Plot, axis_unit, near_references
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SHOWN_AT_FIRST = 8
 """Number of series that are drawn when the page opens; more can't be distinguished."""

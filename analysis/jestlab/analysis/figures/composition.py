@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from ..errors import NotYet
 from ..frames import Frames
@@ -11,9 +11,6 @@ from ..units import nearest
 from .bars import draw_stacked_bars, stacked
 from .plot import Plot, Texts, title
 from .style import GRAY, PARTS
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _CANDIDATES, _OTHERS = "candidates", "others"
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment AND name LIKE 'selected/%'"

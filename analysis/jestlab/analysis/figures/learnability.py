@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ..colors import in_order
 from ..errors import NotYet
 from ..frames import Frames
-from ..intervals import half_widths
-from ..results import Snapshot, opens_store
+from ..intervals import of_groups
+from ..results import Snapshot, opens_store, runs_of
 from ..sheet import Sheet
+from . import captions
 from .axes import count_axis, draw_band
 from .panels import finish, panels, titled
-from .plot import Plot, Texts, about_seeds
+from .plot import Plot, Texts
 from .style import shades
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_RUNS = """
-    SELECT run, label, seed, position, fingerprint, state, point, config
-    FROM v_runs WHERE experiment = :experiment AND program = 'diagnose'"""
 _MEASURED = """
     SELECT seed, name, step, value FROM v_metrics WHERE experiment = :experiment AND label = :label"""
 _RULES = ("uniform", "independent", "joint", "gibbs", "greedy")
@@ -53,8 +52,6 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
     Raises:
         ValueError: The experiment is unknown, or none of its `diagnose` runs has completed.
     """
-    import pandas as pd
-
     question, config, metrics = _measured(store, experiment, run)
     seeds = int(metrics["seed"].nunique())
     parts = [_matrix(metrics), *_lines(metrics)]
@@ -73,7 +70,7 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
         "Learnability: loss of the learner minus that of the reference." * (what == "learnability"),
         *(about[panel] for panel in data["panel"].unique()),
         f"Means over {over}.",
-        *about_seeds(seeds, "bands"),
+        *captions.seeds(seeds, "bands"),
     ]
     words = Texts(question or experiment, " ".join(filter(None, sentences)), "iterations", what)
     return Plot("learnability", data, words, _draw)
@@ -82,8 +79,8 @@ def learnability(store: Snapshot, experiment: str, run: str | None = None) -> Pl
 def _measured(store: Snapshot, experiment: str, run: str | None) -> tuple[str, dict[str, Any], pd.DataFrame]:
     """Return the question, the config of a run's first seed, and the metrics of its completed seeds."""
     store.check_known(experiment)
-    runs = store.select(_RUNS, experiment=experiment)
-    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    runs = store.once(runs_of, experiment)
+    runs = runs[runs["program"] == "diagnose"].reset_index(drop=True)
     if runs.empty:
         raise NotYet(f"experiment {experiment!r} has no run of the program diagnose")
     question, spec = store.study(experiment)
@@ -102,8 +99,6 @@ def _measured(store: Snapshot, experiment: str, run: str | None) -> tuple[str, d
 
 def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of the first seed's pairs."""
-    import pandas as pd
-
     first = metrics[metrics["seed"] == metrics["seed"].min()].set_index("name")
     scores = first.loc[first.index == "learnability_matrix"].reset_index()
     row, column = divmod(scores["step"], first["value"].get("learnability_matrix/size", 1))
@@ -112,10 +107,8 @@ def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
 
 def _lines(metrics: pd.DataFrame) -> list[pd.DataFrame]:
     """Return the lines over iterations, and those over filtering ratios: means over seeds."""
-    values = metrics.groupby(["name", "step"])["value"].agg(["mean", "std", "size"])
-    half = half_widths(values["std"], values["size"])
-    means: Any = values.assign(value=values["mean"], low=values["mean"] - half, high=values["mean"] + half)
-    means = means.reset_index()
+    means: Any = of_groups(metrics["value"], [metrics["name"], metrics["step"]]).sort_index().reset_index()
+    means = means.rename(columns={"mean": "value"})
     means = means.join(means["name"].str.split("/", n=3, expand=True).reindex(columns=range(4)))
     rules = means[(means[0] == "learnability") & means[1].isin(_RULES)]
     x = rules["step"].where(rules[1].isin(_ITERATIVE))  # other rules only have a result
@@ -133,16 +126,13 @@ def _lines(metrics: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _draw(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the panels that the data has."""
-    drawings = {
-        "matrix": (_draw_matrix, f"{texts.y} of pairs (nats)"),
-        "iterations": (_draw_lines, f"{texts.y} of the sub-batch"),
-        "ratios": (_draw_lines, f"{texts.y} of the sub-batch"),
-    }
-    shown = dict(list(data.groupby("panel", sort=False)))
+    titles = {"matrix": f"{texts.y} of pairs (nats)"}
+    shown = list(data.groupby("panel", sort=False))
     figure, all_axes = panels(sheet, len(shown), least=2.2, height=1.65)
-    for axes, (panel, rows) in zip(all_axes, shown.items(), strict=True):
-        drawings[str(panel)][0](axes, rows)
-    titled(all_axes, [drawings[str(panel)][1] for panel in shown])
+    for axes, (panel, rows) in zip(all_axes, shown, strict=True):
+        draw = _draw_matrix if panel == "matrix" else _draw_lines
+        draw(axes, rows)
+    titled(all_axes, [titles.get(str(panel), f"{texts.y} of the sub-batch") for panel, _ in shown])
     return finish(figure, texts, sheet, named="below")
 
 

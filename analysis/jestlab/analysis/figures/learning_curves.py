@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
 
 from .. import units
 from ..costs import Scope
@@ -14,29 +16,15 @@ from ..curves import mean_curves, score_curves, smoothed, thinned
 from ..efforts import EFFORTS, WORDS, Over, known
 from ..errors import NotYet
 from ..frames import Frames
-from ..metrics import Metric
 from ..results import Snapshot, opens_store
 from ..sheet import Sheet
+from . import captions
 from .axes import count_axis, draw_band, draw_levels, draw_thin, value_axis
 from .panels import finish, panels
-from .plot import (
-    Plot,
-    Texts,
-    about_lost,
-    about_references,
-    about_seeds,
-    axis_unit,
-    near_references,
-    score_axis,
-    styled,
-    title,
-    value_label,
-    what_score_is,
-)
+from .plot import Plot, Texts, axis_unit, near_references, score_axis, styled, title, value_label
 from .style import DOTTED, FAINT
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -50,30 +38,14 @@ _MOST_MARKERS = 40  # on a curve: more would cover the line
 _COLUMNS = 100  # of pixels: a curve has at most five points in each
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """One recorded metric over training.
-
-    Attributes:
-        name: Recorded name.
-        metric: Goal, unit, and format.
-        curves: Rows with the columns of `curves.score_curves`, where score is the metric.
-        axis: The label of the metric's axis: "PPL, less is better".
-    """
-
-    name: str
-    metric: Metric
-    curves: pd.DataFrame
-    axis: str
-
-
 def learning_curves(
     frames: Frames,
     baseline: str | None = None,
     over: Over | None = None,
     scope: Scope = "scoring",
     *,
-    shown: Sequence[Recorded] = (),
+    store: str | Snapshot = "",
+    metric: Sequence[str] = (),
     smooth: int | None = None,
     highlight: Sequence[str] = (),
 ) -> Plot:
@@ -86,7 +58,9 @@ def learning_curves(
         baseline: Label or run; by default the study's baseline.
         over: Unit of the horizontal axis; None for the first known of examples seen, seconds, and steps.
         scope: Which FLOPs count.
-        shown: Metrics in place of the score, from `recorded`; several have a panel each.
+        store: The store of the results, which is read for `metric` only.
+        metric: Recorded metrics in place of the score: names of evaluations (`shapes/zero_shot`) and of
+            training metrics (`loss`); several have a panel each.
         smooth: Number of recorded points in a running mean over the curve of each seed; if even, one more.
         highlight: Labels or runs in color, like the baseline; the others are thin and gray. By default the
             best, if there are many.
@@ -98,64 +72,63 @@ def learning_curves(
         is "other".
 
     Raises:
-        ValueError: Nothing can be drawn yet, the baseline or a label is unknown, or there is neither a score
-            (`Frames.score`) nor a metric.
+        ValueError: Nothing can be drawn yet, the baseline or a label is unknown, a metric has not been
+            recorded, or there is neither a score (`Frames.score`) nor a metric.
     """
-    import pandas as pd
-
     compared = frames.baseline(baseline)
-    measured = list(shown) or [
-        Recorded("score", frames.score, score_curves(frames, scope), score_axis(frames))
-    ]
-    efforts = (effort for effort in ("examples_seen", "seconds") if effort in known(measured[0].curves))
+    metrics = {name: frames.declared.of(name) for name in metric} or {"score": frames.score}
+    measured = _recorded(store, frames, metric, scope) if metric else {"score": score_curves(frames, scope)}
+    first = next(iter(metrics))
+    efforts = (effort for effort in ("examples_seen", "seconds") if effort in known(measured[first]))
     over = over or cast(Over, next(efforts, "steps"))
     parts, lost = [], []
-    for values in measured:
-        judged = frames.scored_by([values.name]) if values.name in frames.evaluated else frames
-        lost += about_lost(judged, frames.labels)
+    for name, meaning in metrics.items():
+        judged = frames.scored_by([name]) if name in frames.evaluated else frames
+        lost += captions.lost(judged, frames.labels)
         column = "step" if over == "steps" else over
-        of_seeds = smoothed(values.curves, smooth) if smooth else values.curves
+        of_seeds = smoothed(measured[name], smooth) if smooth else measured[name]
         curves = mean_curves(of_seeds, column)
         if curves.empty:
-            missing = f"no {values.name} to draw over {over} yet"
+            missing = f"no {name} to draw over {over} yet"
             raise NotYet(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
-        part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared, []), ["label"])
+        part = _thinned(styled(judged, curves.rename(columns={column: "effort"}), compared), ["label"])
         part["kind"], part["seed"] = "mean", math.nan
         if part.loc[part["role"] != "reference", "label"].nunique() <= _MOST_COLORED:
             part = pd.concat([part, _seeds(part, of_seeds, column)], ignore_index=True)
-        part[["mean", "low", "high"]] *= values.metric.factor
-        part["panel"], part["y_label"] = values.name, values.axis
-        part["log"], part["in_percent"] = values.metric.scale == "log", values.metric.suffix == "%"
+        part[["mean", "low", "high"]] *= meaning.factor
+        axis = value_label(meaning, meaning.name or NAMES.get(name, name)) if metric else score_axis(frames)
+        part["panel"], part["y_label"] = name, axis
+        part["log"], part["in_percent"] = meaning.scale == "log", meaning.suffix == "%"
         parts.append(part)
     data = pd.concat(parts, ignore_index=True)
-    metric, sentences = measured[0].metric, [] if shown else [what_score_is(frames)]
+    meaning, sentences = metrics[first], [] if metric else [captions.score(frames)]
     rivals = data["role"] == "competitor"
-    is_first = (data["panel"] == measured[0].name) & (data["kind"] == "mean")
+    is_first = (data["panel"] == first) & (data["kind"] == "mean")
     ends = data[rivals & is_first].drop_duplicates("label", keep="last")
     colored = set(frames.only(highlight).labels if highlight else data["label"])
     if not highlight and len(ends) >= _MOST_COLORED:
-        best = ends.sort_values("mean", ascending=metric.goal == "min", kind="stable")[: _MOST_COLORED - 1]
-        colored = set(best["label"])
-        sentences.append(f"In color: {frames.shown[compared]} and the best {len(best)} of {len(ends)}.")
+        ranked = ends.sort_values("mean", ascending=meaning.goal == "min", kind="stable")
+        colored = set(ranked["label"][: _MOST_COLORED - 1])
+        sentences.append(f"In color: {frames.shown[compared]} and the best {len(colored)} of {len(ends)}.")
     if (rest := rivals & ~data["label"].isin(colored)).any():
         data.loc[rest, "role"] = "other"
         sentences.append("Gray: the other runs.")
     is_colored = data["role"].isin(["baseline", "competitor"])
     bands = "bands" if data.loc[is_colored, "label"].nunique() <= _MOST_COLORED else ""
-    sentences += about_seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
+    sentences += captions.seeds(data["seeds"].max(), bands, thin=bool(data["kind"].eq("seed").any()))
     if smooth:
         sentences.append(f"Smoothed: running mean over {smooth | 1} points of each seed, fewer at its ends.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final value of {frames.shown[compared]}.")
     sentences += dict.fromkeys(lost)
-    if len(measured) == 1:
-        sentences += about_references(frames, data, metric)
+    if len(metrics) == 1:
+        sentences += captions.references(frames, data, meaning)
     if over == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x_label = "steps" if over == "steps" else WORDS[over].axis
-    words = Texts(title(frames), " ".join(sentences), x_label, str(data["y_label"].iloc[0]), metric)
-    name = "_".join(["curves", *(re.sub(r"\W+", "_", values.name) for values in shown)])
-    return Plot(name, data, words, _draw)
+    words = Texts(title(frames), " ".join(sentences), x_label, str(data["y_label"].iloc[0]), meaning)
+    stem = "_".join(["curves", *(re.sub(r"\W+", "_", name) for name in metric)])
+    return Plot(stem, data, words, _draw)
 
 
 def _seeds(means: pd.DataFrame, curves: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -180,17 +153,10 @@ def _thinned(data: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 @opens_store
-def recorded(
-    store: Snapshot, frames: Frames, names: Sequence[str], scope: Scope = "scoring"
-) -> list[Recorded]:
-    """Read metrics that runs have recorded.
+def _recorded(store: Snapshot, frames: Frames, names: Sequence[str], scope: Scope) -> dict[str, pd.DataFrame]:
+    """Read metrics that runs have recorded: rows as from `curves.score_curves`, whose score is the metric.
 
-    Args:
-        names: Names of evaluations (`shapes/zero_shot`) and of training metrics (`loss`).
-        scope: Which FLOPs count.
-
-    Raises:
-        ValueError: A metric has not been recorded; the message suggests a similar name.
+    The message about an unknown metric suggests a similar name.
     """
     of_training = [name for name in names if name not in frames.evaluated]
     logged = store.metrics(frames.experiment, [*of_training, "examples_seen"] if of_training else [])
@@ -202,22 +168,12 @@ def recorded(
             f"no run of {frames.experiment!r} has recorded {missing[0]!r}: "
             f"{units.nearest(missing[0], [*frames.evaluated, *others])}"
         )
-    metrics = []
-    for name in names:
-        metric = frames.declared.of(name)
-        is_logged = name in of_training
-        curves = (
-            _of_training(frames, logged, name, scope) if is_logged else score_curves(frames, scope, [name])
-        )
-        axis = value_label(metric, metric.name or NAMES.get(name, name))
-        metrics.append(Recorded(name, metric, curves, axis))
-    return metrics
+    evaluated = {name: score_curves(frames, scope, [name]) for name in names if name in frames.evaluated}
+    return evaluated | {name: _of_training(frames, logged, name, scope) for name in of_training}
 
 
 def _of_training(frames: Frames, logged: pd.DataFrame, name: str, scope: Scope) -> pd.DataFrame:
     """Return the curves of a training metric: examples as logged, efforts interpolated."""
-    import numpy as np
-
     run = ["label", "seed"]
     values = logged.pivot_table("value", [*run, "step"], "name", dropna=False).dropna(subset=[name])
     runs = frames.runs.drop_duplicates(run)[[*run, "state"]]

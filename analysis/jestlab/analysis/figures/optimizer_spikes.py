@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from ..claims.measures import FAR, running_median, spike_count
 from ..colors import in_order
 from ..curves import thinned
@@ -19,7 +21,6 @@ from .plot import Plot, Texts, title
 from .style import looks
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _COLUMNS = 500  # of pixels: a line keeps its extremes in each, so that spikes stay visible
@@ -51,8 +52,6 @@ def optimizer_spikes(
     Raises:
         ValueError: No run varies the key, or none has logged the metric.
     """
-    import pandas as pd
-
     results, name_of_metric = store.frames(experiment), next(iter(metric), "loss")
     places = placed(results, Axis(x, by=()), results.baseline(baseline))
     varies = places.groupby("line")["x"].transform("nunique") > 1
@@ -77,7 +76,6 @@ def optimizer_spikes(
 
 def _rows(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of one line from its runs."""
-    import pandas as pd
 
     def drawn(rows: pd.DataFrame) -> pd.DataFrame:
         return rows.iloc[thinned(rows["step"].to_numpy(), rows["value"].to_numpy(), _COLUMNS)]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of
@@ -12,27 +15,13 @@ from ..errors import NotYet
 from ..frames import DIVERGED, Frames
 from ..pareto import front, standing
 from ..sheet import Sheet
+from . import captions
 from .axes import WIDE, count_axis, draw_intervals, draw_levels, draw_seeds, draw_thin, value_axis
 from .panels import finish, panels
-from .plot import (
-    Plot,
-    Texts,
-    about_lost,
-    about_references,
-    about_seeds,
-    about_unfinished,
-    axis_unit,
-    mean_intervals,
-    near_references,
-    score_axis,
-    styled,
-    title,
-    what_score_is,
-)
+from .plot import Plot, Texts, axis_unit, mean_intervals, near_references, score_axis, styled, title
 from .style import FRONT
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _MOST_PATHS = 8  # labels with paths over training
@@ -68,9 +57,6 @@ def pareto(
         ValueError: No run has completed with a known price, the baseline is unknown, or no score is
             better than another (`Frames.ranked`).
     """
-    import numpy as np
-    import pandas as pd
-
     compared, metric = frames.baseline(baseline), frames.ranked
     curves = score_curves(frames, scope)
     ended = curves[curves["final"] & np.isfinite(curves["score"])]
@@ -91,23 +77,24 @@ def pareto(
         paths = paths.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]]
         parts.append(paths.assign(kind="trajectory"))
     points = pd.concat(parts, ignore_index=True)
-    data = styled(frames, points, compared, ["score", "low", "high"])
+    points[["score", "low", "high"]] *= metric.factor
+    data = styled(frames, points, compared)
     is_main = data["on_front"].eq(True) | data["role"].isin(["baseline", "reference"])
     data["is_named"] = is_main | (len(means) <= _MOST_NAMED)
     of_means = data[data["kind"] == "mean"]
     is_unpriced = ~ended["label"].isin(means["label"])
     unpriced = [frames.shown[label] for label in ended.loc[is_unpriced, "label"].unique()]
     sentences = [
-        what_score_is(frames),
-        *about_seeds(means["seeds"].max()),
+        captions.score(frames),
+        *captions.seeds(means["seeds"].max()),
         "Gray steps: Pareto front of the means. Filled: on the front; half filled: on it or dominated "
         "(intervals overlap); open: dominated.",
         "A single seed is treated as exact." * bool((means["seeds"] == 1).any()),
         "Faint lines: paths over training." * trajectories,
         "Named: the front and the baseline." * (len(means) > _MOST_NAMED),
-        *about_lost(frames, frames.labels),
-        *about_unfinished(frames, frames.competitors),
-        *about_references(frames, of_means.rename(columns={"score": "mean"}).assign(final=True)),
+        *captions.lost(frames, frames.labels),
+        *captions.unfinished(frames, frames.competitors),
+        *captions.references(frames, of_means.rename(columns={"score": "mean"}).assign(final=True), metric),
         f"FLOPs: {frames.counted(scope)}." * (cost == "flops"),
         f"Not shown ({WORDS[cost].amount} unknown): {', '.join(unpriced)}." * bool(unpriced),
     ]
@@ -118,8 +105,6 @@ def pareto(
 
 def _means(runs: pd.DataFrame, sign: float, apart: Sequence[str]) -> pd.DataFrame:
     """Return one row per label; labels in `apart` (references, diverged seeds) are never on the front."""
-    import numpy as np
-
     means = mean_intervals(runs["score"], runs["label"]).drop(columns="std")
     means = means.rename(columns={"mean": "score", "count": "seeds"})
     costs = mean_intervals(runs["cost"], runs["label"])

@@ -1,10 +1,10 @@
-"""`Plot`: a figure as data and texts, drawn when needed; looks, intervals, and captions of all figures."""
+"""`Plot`: a figure as data and texts, drawn when needed; looks and intervals of all figures."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -15,18 +15,22 @@ from ..efforts import WORDS, unit
 from ..errors import NotYet
 from ..files import write_whole
 from ..frames import DIVERGED, UNEVALUATED, Frames
-from ..intervals import HUGE, half_widths, of_groups
+from ..intervals import HUGE, of_groups
 from ..metrics import UNKNOWN, Metric
 from ..sheet import NONE, PLAIN, Sheet
-from .style import SURVIVORS, UNCERTAINTY, Look, applied, looks
+from .style import SURVIVORS, Look, applied, looks
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from ..tables.core import Table
+
 SUFFIXES = (".png", ".svg", ".pdf")
 
-_MOST_REFERENCES = 6  # if there are more, none is named
+MOST_REFERENCES = 6
+"""If a figure has more references, none is named."""
+
 _NEAR = 0.35  # share of the range of scores: a line farther from the scores would squeeze them
 
 
@@ -64,6 +68,7 @@ class Plot:
         draw: Draws the printed figure from data, texts, and sheet alone.
         sheet: Size, font, and words that the user chose.
         code: Digest of the custom code that draws the figure; empty for built-in figures.
+        table: The numbers behind the figure, for readers; None for most figures.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Plot:
     draw: Callable[[pd.DataFrame, Texts, Sheet], Figure]
     sheet: Sheet = PLAIN
     code: str = ""
+    table: Table | None = None
 
     def figure(self) -> Figure:
         """Draw the figure with Matplotlib; its axes can be restyled.
@@ -164,14 +170,13 @@ def _code() -> str:
 # ---- data: looks, roles, and intervals
 
 
-def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[str]) -> pd.DataFrame:
-    """Order rows as in the study, scale scores to the unit of the axis, and add names and looks of labels.
+def styled(frames: Frames, data: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Order rows as in the study, and add names and looks of labels.
 
     Args:
         frames: Results of the experiment.
         data: Rows with a column label.
         baseline: Label of the baseline.
-        scores: Columns with scores.
 
     Returns:
         The rows with role ("baseline", "competitor", "reference"), text, color, marker, line, and dark.
@@ -192,7 +197,6 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
     for part in ("color", "marker", "line", "dark"):
         values = {label: getattr(look, part) for label, look in chosen.items() if label not in apart}
         data[part] = data["label"].map(values)
-    data[list(scores)] = data[list(scores)] * frames.score.factor
     order = {label: position for position, label in enumerate(frames.labels)}
     return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
 
@@ -214,23 +218,20 @@ def mean_intervals(values: pd.Series[float], groups: pd.Series[Any]) -> pd.DataF
     Returns:
         A row for each group: mean, std, count, low, high. For a single value, both ends are the mean.
     """
-    import pandas as pd
-
     means = of_groups(values, groups)
-    half = pd.Series(half_widths(means["std"], means["count"]), means.index).fillna(0.0)
-    return means.assign(low=means["mean"] - half, high=means["mean"] + half)
+    return means.assign(**{end: means[end].fillna(means["mean"]) for end in ("low", "high")})
 
 
 def texts(frames: Frames) -> dict[str, str]:
     """Return the name of each label in a figure, with the number of finished seeds if some are missing."""
     names = {}
-    for label, (completed, planned) in seeds(frames).items():
+    for label, (completed, planned) in seeds_of(frames).items():
         done = completed - sum(fate in (DIVERGED, UNEVALUATED) for fate in frames.fates[label])
         names[label] = frames.shown[label] + ("" if done == planned else f" ({done} of {planned} seeds)")
     return names
 
 
-def seeds(frames: Frames) -> dict[str, tuple[int, int]]:
+def seeds_of(frames: Frames) -> dict[str, tuple[int, int]]:
     """Return for each label how many of its seeds have completed, and how many are planned."""
     completed = frames.runs["state"].eq("COMPLETED").groupby(frames.runs["label"]).agg(["sum", "size"])
     return {str(label): (int(done), int(planned)) for label, done, planned in completed.itertuples()}
@@ -248,70 +249,17 @@ def near_references(data: pd.DataFrame, scores: pd.Series[float]) -> list[tuple[
     shown = scores[scores.abs() <= HUGE]
     low, high = shown.min(), shown.max()
     room = _NEAR * (high - low)
-    ends = _references(data)
+    ends = references_in(data)
     near = ends[ends["mean"].between(low - room, high + room)]
-    return [] if len(ends) > _MOST_REFERENCES else [*zip(near["mean"].tolist(), near["text"], strict=True)]
+    return [] if len(ends) > MOST_REFERENCES else [*zip(near["mean"].tolist(), near["text"], strict=True)]
 
 
-def _references(data: pd.DataFrame) -> pd.DataFrame:
+def references_in(data: pd.DataFrame) -> pd.DataFrame:
     """Return the last row of each reference."""
     return data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
 
 
-# ---- words: captions and labels of axes
-
-
-def about_seeds(count: float, bands: str | None = None, *, thin: bool = False) -> list[str]:
-    """Describe means and intervals, or say that each label has one seed.
-
-    Args:
-        count: Largest number of seeds.
-        bands: Shape of the intervals around lines, empty for none; None for markers with bars.
-        thin: Whether each seed has a thin line.
-    """
-    if count <= 1:
-        return ["One seed each."]
-    if bands is None:
-        return [f"Markers: mean over seeds; bars: {UNCERTAINTY}; dots: seeds."]
-    parts = ["Lines: mean over seeds", *([f"{bands}: {UNCERTAINTY}"] if bands else [])]
-    return ["; ".join([*parts, *(["thin lines: seeds"] if thin else [])]) + "."]
-
-
-def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:
-    """Describe references in a sentence; they have no point, since their data and budget differ.
-
-    Args:
-        frames: Results of the experiment.
-        data: Rows of label, role, mean (as shown), and final (whether the row is the end of completed runs);
-            the last row of a label is its end.
-        metric: Metric of `mean`; None for the score.
-    """
-    metric = metric or frames.score
-    ends = _references(data).sort_values("mean")
-    scores = [metric.text(score / metric.factor) for score in ends["mean"]]
-    if len(ends) > _MOST_REFERENCES:
-        return [f"{len(ends)} references: {scores[0]} to {scores[-1]}."]
-    named = [
-        f"{frames.shown[label]} {score}{'' if final else ' so far'}"
-        for label, score, final in zip(ends["label"], scores, ends["final"], strict=True)
-    ]
-    # A reference far from the others' scores is not drawn: it would squeeze them.
-    return [f"References (gray dashes if in range): {', '.join(named)}."] if named else []
-
-
-def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
-    """Name the labels that are not shown because none of their seeds has completed."""
-    completed = seeds(frames)
-    missing = [frames.shown[label] for label in labels if completed[label][0] == 0]
-    return [f"Not shown (no seed has completed): {', '.join(missing)}."] if missing else []
-
-
-def about_lost(frames: Frames, labels: Collection[str]) -> list[str]:
-    """Describe the labels that represent the best of others, and those that lost seeds."""
-    best = [f"{label}: {frames.about[label]}." for label in labels if label in frames.about]
-    lost = [f"{frames.shown[label]} {frames.lost[label]}." for label in labels if label in frames.lost]
-    lost += ["Means are over the seeds that remain; such curves are finely dotted."] * bool(lost)
-    return [*best, *lost]
+# ---- words: titles and labels of axes
 
 
 def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
@@ -338,13 +286,6 @@ def difference_axis(frames: Frames, to: str) -> str:
     """Return the label of an axis of differences from the score of `to`: a label, or the name of a line."""
     unit, to = frames.score.of_differences, frames.shown[to]
     return f"score − {to} ({unit})" if unit else f"score − {to}"
-
-
-def what_score_is(frames: Frames) -> str:
-    """Say in a sentence which metrics the score is the mean of, and whether less of it is better."""
-    names, metric = list(frames.declared.called(frames.averaged).values()), frames.score
-    less = ", less is better" if metric.goal == "min" else ""
-    return f"Score: mean of {', '.join(names)}{less}." if len(names) > 1 else f"Score: {names[0]}{less}."
 
 
 def title(frames: Frames) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from ..curves import score_curves
 from ..errors import NotYet, RequestError
 from ..frames import Frames
@@ -16,7 +18,6 @@ from .plot import Plot, Texts, styled
 from .style import OTHERS, OURS
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _TABLE = "comparison"
@@ -47,8 +48,6 @@ def published_scores(
     Raises:
         ValueError: The table or source is missing, or no row of it has FLOPs and the scores.
     """
-    import pandas as pd
-
     table = cells[cells["table"] == _TABLE]
     if table.empty:
         raise NotYet(f"no published table {_TABLE!r} in the store: run jestlab published import")
@@ -111,7 +110,7 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
     means = means.assign(
         x=100 * means["flops"] / means["flops"].get(baseline, math.nan), y=100 * means["score"]
     )
-    data = styled(frames, means.dropna().reset_index(), baseline, [])
+    data = styled(frames, means.dropna().reset_index(), baseline)
     return data.loc[data["role"] != "reference", ["text", "x", "y", "color", "marker"]].assign(kind="run")
 
 

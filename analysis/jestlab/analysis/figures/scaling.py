@@ -1,90 +1,130 @@
-"""Scaling laws of the lines of `against`: power laws that are fitted to their points and extrapolated."""
+"""Scaling laws: final scores over sizes, with power laws that are fitted to them and extrapolated."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from ..errors import NotYet, RequestError
-from ..scaling import BAND, PowerLaw, fit
+from ..frames import Frames
+from ..metrics import Metric
+from ..scaling import BAND, PowerLaw
+from ..tables import show
+from ..tables.core import Column, Record, Table
+from ..units import tick
+from .against import Axis, against, final_scores, placed
+from .plot import Plot
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-CAPTION = f"Curves: c + a · x^(−b), dashed where extrapolated; shaded: {BAND:.0%} confidence interval."
-
+_CAPTION = f"Curves: c + a · x^(−b), dashed where extrapolated; shaded: {BAND:.0%} confidence interval."
+_HOW = (
+    "y = c + a · x^(−b) by least squares to the means over seeds; "
+    f"in brackets the {BAND:.0%} profile interval, in which each seed counts once"
+)
 _POINTS = 40  # of a curve, within its sizes and beyond them
+_ENDS = ("", "_low", "_high")
+_NUMBERS = [f"{key}{end}" for key in ("exponent", "offset", "predicted") for end in _ENDS]
 
 
-class Ladder(NamedTuple):
-    """A line of points with its law.
-
-    Attributes:
-        points: A row for each point and seed: the columns of `placed`, seed, y, and used (bool: whether the
-            law is fitted to the seed, since it has a y at all sizes).
-        law: None if no law can be fitted.
-        note: The reason why a law, a part of it, or a seed is missing; else empty.
-    """
-
-    points: pd.DataFrame
-    law: PowerLaw | None
-    note: str
-
-
-def ladders(points: pd.DataFrame, x: str) -> list[Ladder]:
-    """Fit a law to each line of each panel.
+def scaling(
+    frames: Frames,
+    x: str,
+    by: Sequence[str] = (),
+    to: float = 10.0,
+    baseline: str | None = None,
+) -> Plot:
+    """Plot the final score over sizes, of references as well, with the power law of each line.
 
     Args:
-        points: A row for each point and seed: the columns of `placed`, seed, and y.
-        x: Name of the axis, for messages.
+        x: Config key of the size, or an effort.
+        by: Keys whose values are lines; empty for a line for each run.
+        to: Laws are extrapolated to this many times the largest size.
+        baseline: Label or run; by default the study's baseline.
+
+    Returns:
+        The plot of `against` with a table of the laws. Its data also has rows of kind "law": line, x, y, low,
+        high, and dash, which is "--" beyond the sizes.
 
     Raises:
         ValueError: An x isn't a number above 0, or no law can be fitted.
     """
-    if not (points["is_number"] & (points["x"] > 0)).all():
+    axis, compared = Axis(x, tuple(by)), frames.baseline(baseline)
+    frames = replace(frames, runs=frames.runs.assign(needed=0))
+    plot, places = against(frames, axis, compared, "scaling"), placed(frames, axis, compared)
+    if not (places["x"] > 0).all():
         raise RequestError(f"{x} isn't a number above 0 in all runs, as a power law needs: choose `runs`")
-    fitted = [_ladder(line) for _, line in points.groupby(["panel", "line"], sort=False)]
-    if not any(ladder.law for ladder in fitted):
-        raise NotYet(f"no power law over {x}: {fitted[0].note}")
-    return fitted
+    looks = plot.data[plot.data["kind"] == "mean"].drop_duplicates("line")
+    points = places[places["line"].isin(looks["line"])].merge(final_scores(frames), on="label")
+    end, factor = to * points["x"].max(), frames.score.factor
+    curves, rows, used, notes = [], [], [], []
+    for line, own in points.groupby("line", sort=False):
+        wide = own.pivot(index="seed", columns="x", values="y")
+        values, numbers = wide.dropna(), [math.nan] * len(_NUMBERS)
+        about = [f"without seed {seed}, which lacks a size" for seed in wide.index.difference(values.index)]
+        try:
+            law = PowerLaw(wide.columns, values)
+            about += [law.note] if law.note else []
+            for start, stop, dash in ((*law.sizes[[0, -1]], "-"), (law.sizes[-1], end, "--")):
+                sizes = np.geomspace(start, stop, _POINTS)
+                y, low, high = law.at(sizes)
+                curve = {"x": sizes, "y": y, "low": low, "high": high, "line": line, "dash": dash}
+                curves.append(pd.DataFrame(curve))
+            scores = [*law.offset, *law.at([end])[:, 0]]
+            numbers = [*law.exponent, *(score / factor for score in scores)]
+        except NotYet as error:
+            about.append(str(error))
+        if about:
+            notes.append(f"{line}: {'; '.join(about)}")
+        rows.append([line, False, line, *numbers, len(wide.columns), len(values)])
+        used.append(own[own["seed"].isin(values.index)])
+    if not curves:
+        raise NotYet(f"no power law over {x}: {notes[0]}")
+    laws = pd.concat(curves).merge(
+        looks[["line", "panel", "title", "x_label", "y_label", "color"]], on="line"
+    )
+    laws["text"] = laws["line"].where(laws["dash"] == "--", "")  # the name, at the end of the curve
+    has_law = (plot.data["kind"] == "mean") & plot.data["line"].isin(laws["line"])
+    plot.data.loc[has_law, ["dash", "text"]] = ["none", ""]
+    caption = " ".join([plot.texts.caption, _CAPTION, *(f"{note}." for note in notes)])
+    return replace(
+        plot,
+        data=pd.concat([plot.data, laws.assign(kind="law")], ignore_index=True),
+        texts=replace(plot.texts, caption=caption),
+        table=_table(frames, x, end, rows, pd.concat(used), notes),
+    )
 
 
-def _ladder(points: pd.DataFrame) -> Ladder:
-    wide = points.pivot(index="seed", columns="x", values="y")
-    complete = wide.dropna()
-    left_out = wide.index.difference(complete.index)
-    law, notes = None, [f"without seed {seed}, which lacks a size" for seed in left_out]
-    try:
-        law = fit(wide.columns, complete)
-        _, low, high = law.exponent()
-        if math.isinf(low):
-            law = None
-            notes.append("the exponent isn't identified, and nothing can be predicted: add sizes or seeds")
-        elif math.isnan(law.offset().value):
-            notes.append("the offset isn't identified, since the exponent may be 0: add sizes or seeds")
-        elif math.isinf(high):
-            notes.append("the exponent has no upper bound, since only the smallest sizes differ")
-    except NotYet as error:
-        notes.append(str(error))
-    note = f"{points['line'].iloc[0]}: {'; '.join(notes)}" if notes else ""
-    return Ladder(points.assign(used=points["seed"].isin(complete.index)), law, note)
+def _table(
+    frames: Frames, x: str, end: float, rows: list[list[Any]], used: pd.DataFrame, notes: Sequence[str]
+) -> Table:
+    """Make the table of the laws from rows of numbers, and from the results that the laws are fitted to."""
+    metric = frames.score
+    parts = used.merge(frames.runs[["label", "seed", "fingerprint"]], on=["label", "seed"])
+    parts = parts.assign(row=parts["line"], experiment=frames.experiment, score=parts["y"] / metric.factor)
+    return Table(
+        name="scaling",
+        caption=f"{frames.experiment}: power laws of the score over {x}.",
+        frame=pd.DataFrame(rows, columns=["row", "apart", "run", *_NUMBERS, "sizes", "seeds"]),
+        columns=(
+            Column("run", "run", lambda row: str(row["run"]), align="left", importance=100),
+            _column("exponent", "exponent b", Metric(digits=2)),
+            _column("offset", show.heading("offset c", metric), metric),
+            _column("predicted", show.heading(f"at {tick(float(f'{end:.3g}'))}", metric), metric),
+            Column("sizes", "sizes", lambda row: str(row["sizes"]), importance=30),
+            Column("seeds", "seeds", lambda row: str(row["seeds"]), importance=30),
+        ),
+        own_notes=(_HOW, *notes),
+        parts=parts[["row", "experiment", "label", "seed", "fingerprint", "score"]],
+    )
 
 
-def curves(fitted: Sequence[Ladder], end: float) -> pd.DataFrame:
-    """Return the curves up to x = `end`.
+def _column(key: str, header: str, metric: Metric) -> Column:
+    def text(row: Record) -> str:
+        value, low, high = (row[f"{key}{end}"] for end in _ENDS)
+        return show.interval(value, low, high, metric).replace("inf", "∞")
 
-    Returns:
-        Rows of kind "law": panel, line, y_label, x, y, low, high, and beyond (x is above all sizes).
-    """
-    import numpy as np
-    import pandas as pd
-
-    parts = []
-    for points, law in ((ladder.points, ladder.law) for ladder in fitted if ladder.law):
-        first, last = law.sizes[[0, -1]]
-        x = np.concatenate([np.geomspace(first, last, _POINTS), np.geomspace(last, end, _POINTS)])
-        rows = pd.DataFrame(np.vstack([x, law.at(x)]).T, columns=["x", "y", "low", "high"])
-        same = points[["panel", "line", "y_label"]].head(1).assign(kind="law")
-        parts.append(rows.assign(beyond=rows.index >= _POINTS).merge(same, how="cross"))
-    return pd.concat(parts)
+    return Column(key, header, text, formula=f"{header} of {_HOW}", inputs=("score",), importance=80)

@@ -7,6 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pandas as pd
+from PIL import Image
+
 from ..errors import RequestError
 from ..frames import Frames
 from ..sheet import Sheet
@@ -15,9 +18,7 @@ from .plot import Plot, Texts, title
 from .style import GRAY, ink, size_of
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
-    from PIL.Image import Image
 
 PICTURES = 24
 """Number of images per run and step."""
@@ -65,8 +66,6 @@ def selected(frames: Frames, pictures: Pictures | None = None) -> Plot:
     Raises:
         ValueError: No run recorded its selection, or `pictures` is None.
     """
-    import pandas as pd
-
     if pictures is None:
         raise RequestError("images are read from a lab, which isn't known here: use jestlab plot")
     labels = frames.competitors
@@ -80,21 +79,15 @@ def selected(frames: Frames, pictures: Pictures | None = None) -> Plot:
 
 def super_batch(name: str, shown: Sequence[ShownExample], heading: str, caption: str) -> Plot:
     """Show examples of one super-batch with captions and scores, selected ones above, rejected ones below."""
-    import pandas as pd
-
     return Plot(name, pd.DataFrame(shown), Texts(heading, caption, "", ""), _draw_super_batch)
 
 
-def _image(picture: bytes) -> Image:
-    from PIL import Image
-
+def _image(picture: bytes) -> Image.Image:
     return Image.open(io.BytesIO(picture)).convert("RGB")
 
 
-def _mosaic(pictures: Sequence[bytes]) -> Image:
+def _mosaic(pictures: Sequence[bytes]) -> Image.Image:
     """Return images side by side, row by row, with a white line between them."""
-    from PIL import Image
-
     tiles = list(map(_image, pictures))
     side = tiles[0].height + 2
     whole = Image.new("RGB", (_COLUMNS * side, math.ceil(len(tiles) / _COLUMNS) * side), "white")

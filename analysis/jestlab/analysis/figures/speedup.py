@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from ..costs import Scope
 from ..efforts import WORDS, Effort, cost_of, unit
 from ..errors import NotYet
@@ -12,14 +14,14 @@ from ..frames import Frames
 from ..sheet import Sheet
 from ..tables import finals, speedup_table
 from ..tables.summary import factor_text
+from . import captions
 from .axes import count_axis, draw_seeds
 from .bars import bar_panels, write_at_end
 from .panels import finish
-from .plot import Plot, Texts, about_lost, styled, title, what_score_is
+from .plot import Plot, Texts, styled, title
 from .style import ink
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -44,8 +46,6 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
         ValueError: No run has completed with a score, the baseline is unknown, or scores have no order
             (`Frames.ranked`).
     """
-    import pandas as pd
-
     compared, found = frames.baseline(baseline), finals(frames, baseline, scope)
     table = speedup_table(found).frame
     if not found.efforts:
@@ -62,17 +62,17 @@ def speedup(frames: Frames, baseline: str | None = None, scope: Scope = "scoring
     bars = pd.concat(parts, ignore_index=True)
     shown = frames.shown[compared]
     sentences = [
-        what_score_is(frames),
+        captions.score(frames),
         f"Bars: effort until a run reaches the final score of {shown} with the same seed, median over seeds; "
         f"dots: seeds; open: spent without reaching it. Factors: {shown} over the run.",
-        *about_lost(frames, table["label"]),
+        *captions.lost(frames, table["label"]),
     ]
     if len(others) > _MOST:
         sentences.append(f"Shown: the {_MOST} soonest of {len(others)}.")
     if "flops" in efforts:
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     words = Texts(title(frames), " ".join(sentences), "", "")
-    return Plot("speedup", styled(frames, bars, compared, []), words, _draw)
+    return Plot("speedup", styled(frames, bars, compared), words, _draw)
 
 
 def _bars(rows: pd.DataFrame, effort: Effort) -> pd.DataFrame:

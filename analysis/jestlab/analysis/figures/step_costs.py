@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from ..configs import Configs
-from ..costs import CONVENTIONS, EXECUTED, Convention, Step
+from ..costs import EXECUTED, Convention, Step
 from ..errors import NotYet, RequestError
 from ..frames import Frames
 from .bars import draw_stacked_bars, stacked
 from .plot import Plot, Texts, title
 from .style import PARTS
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _COMPONENTS = {
     "learner": ("training the learner", *PARTS[0]),
@@ -79,10 +76,6 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
     Raises:
         ValueError: The step selects nothing, or the convention is unknown.
     """
-    import pandas as pd
-
-    if convention not in CONVENTIONS:
-        raise RequestError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
     if step.super_batch_size == step.batch_size:
         raise RequestError("the step trains on its whole super-batch: expected one that selects from it")
     costs = {method: step.cost(convention) for method, step in step.methods.items()}
@@ -102,8 +95,6 @@ def method_costs(step: Step, convention: Convention = "paper") -> Plot:
 
 def _flops_per_example(frames: Frames) -> pd.DataFrame:
     """Return FLOPs per example, [label, component], of labels with a price and a known number of examples."""
-    import pandas as pd
-
     configs = Configs(frames)
     columns = {f"{name}_flops": name for name in _OF_RUNS}
     planned = frames.costs.groupby("label", sort=False)[list(columns)].mean().rename(columns=columns)

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+import yaml
 
 from ..goodput import QUERY, AttemptTime
 from ..names import Shown, names_in
 from ..results import Snapshot, attempts_of, costs_of, opens_store, runs_of
 from .code import code_of, jestlab_of, names_of, parsed
 from .warnings import retractions
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _STUDY = "SELECT * FROM v_experiments WHERE experiment = :experiment"
 _ACCEPTED = "SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"
@@ -128,8 +128,6 @@ class Recipe:
 
 def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     """Describe how to reproduce an experiment, and its reports with a baseline and a scope of FLOPs."""
-    import yaml
-
     attempts = [attempt for attempt in history.attempts if attempt["started_at"]]
     options = f" --baseline {shlex.quote(baseline)}" if baseline else ""
     options += f" --scope {scope}" if scope != "scoring" else ""

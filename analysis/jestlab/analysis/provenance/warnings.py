@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..results import Snapshot, attempts_of, opens_store, runs_of
 from .code import JESTLAB, Accepted, Made, differing, made_by, made_with_different, odd_ones
@@ -22,20 +22,6 @@ ADOPTED = "adopted"
 
 _ACCEPTED = "SELECT accepted FROM v_acceptances WHERE experiment = :experiment"
 _RETRACTED = "SELECT fingerprint, reason FROM v_retractions WHERE experiment = :experiment"
-
-
-class Marks(NamedTuple):
-    """Problems of the rows of a table.
-
-    Attributes:
-        struck: Row → why its results are wrong.
-        mixed: Rows that were made with different code, data, or packages.
-        notes: All problems, one per note.
-    """
-
-    struck: Mapping[str, str]
-    mixed: frozenset[str]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -76,8 +62,15 @@ class Origins:
             retracted |= retractions(store, name)
         return cls(retracted, made, scripts, accepted)
 
-    def marks(self, runs_of_rows: Mapping[str, Iterable[str]]) -> Marks:
-        """Find the problems of the rows of a table, given as row → fingerprints of its runs."""
+    def marks(
+        self, runs_of_rows: Mapping[str, Iterable[str]]
+    ) -> tuple[Mapping[str, str], frozenset[str], tuple[str, ...]]:
+        """Find the problems of the rows of a table, given as row → fingerprints of its runs.
+
+        Returns:
+            Row → why its results are wrong; the rows that were made with different code, data, or packages;
+            and all problems, one per note.
+        """
         rows = {row: dict.fromkeys(runs) for row, runs in runs_of_rows.items()}
         struck: dict[str, str] = {}
         notes: dict[str, None] = {}
@@ -104,7 +97,7 @@ class Origins:
                     notes[f"{MIXED} {', '.join(odd_rows)}: {different} than the other rows"] = None
         if adopted := [row for row in rows if ADOPTED in map(self.scripts.get, rows[row])]:
             notes[f"not run by jestlab, but adopted from another tool: {', '.join(adopted)}"] = None
-        return Marks(struck, frozenset(mixed | odd), tuple(notes))
+        return struck, frozenset(mixed | odd), tuple(notes)
 
 
 @opens_store

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from ..errors import RequestError, shown
-from ..files import csv_cell, from_csv_cell
+from ..files import from_csv_cell, rows_to_csv
 from ..results import Snapshot, opens_store
 from ..units import nearest
 from .cell import CellKey, PublishedCell, order
@@ -94,11 +94,7 @@ def parse(content: bytes, name: str) -> list[PublishedCell]:
 
 def render(cells: Iterable[PublishedCell]) -> str:
     """Write cells as CSV, from which `parse` reads the same cells."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([csv_cell(_text(value)) for value in vars(cell).values()] for cell in cells)
-    return text.getvalue()
+    return rows_to_csv(COLUMNS, ([*map(_text, vars(cell).values())] for cell in cells))
 
 
 def _lines(content: bytes, name: str) -> list[tuple[int, list[str]]]:

@@ -73,20 +73,12 @@ def _known_quantity(quantity: str) -> str:
 # ---- printed numbers
 
 
-class Printed(NamedTuple):
-    """A printed number.
-
-    Attributes:
-        value: A share, a count, or 1 for yes and 0 for no: 0.703 for "70.3" in percent, 13e9 for "13B".
-        step: One unit of the last digit: 0.001 for "70.3" in percent, 1e9 for "13B"; 0 for yes or no.
-    """
-
-    value: float
-    step: float = 0.0
-
-
-def read_printed(text: str, unit: Unit) -> Printed:
+def read_printed(text: str, unit: Unit) -> tuple[float, float]:
     """Read a printed number, such as "70.3", "+2.8", "−11.8", "12,800", "12.8B", or "✓".
+
+    Returns:
+        The value: a share, a count, or 1 for yes and 0 for no; and one unit of its last digit, or 0 for yes
+        or no. "70.3" in percent is (0.703, 0.001), and "13B" is (13e9, 1e9).
 
     Raises:
         ValueError: The text is not a number, or, for a flag, neither yes nor no.
@@ -94,16 +86,15 @@ def read_printed(text: str, unit: Unit) -> Printed:
     if unit == "flag":
         if text not in ("✓", "yes", "✗", "no"):
             raise RequestError(f"{text!r} is neither yes nor no: write ✓ or ✗")
-        return Printed(float(text in ("✓", "yes")))
+        return float(text in ("✓", "yes")), 0.0
     match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise RequestError(f"{shown(text)} is not a number: expected one like 70.3, +2.8, −11.8 or 12.8B")
     sign, whole, decimals, letter = match.groups("")
     exponent = _EXPONENTS[letter] - 2 * (unit == "percent")
-    return Printed(
-        value=float(f"{'-' if sign not in ('', '+') else ''}{whole.replace(',', '')}.{decimals}e{exponent}"),
-        step=float(f"1e{exponent - len(decimals)}"),
-    )
+    minus = "-" if sign not in ("", "+") else ""
+    value = float(f"{minus}{whole.replace(',', '')}.{decimals}e{exponent}")
+    return value, float(f"1e{exponent - len(decimals)}")
 
 
 # ---- cells
@@ -176,22 +167,22 @@ class PublishedCell(BaseModel):
         if unit is None:
             raise RequestError("unit: missing, expected percent or share")
         if "value" not in given and isinstance(printed := given.get("printed"), str):
-            given["value"] = read_printed(printed, unit).value
+            given["value"] = read_printed(printed, unit)[0]
         return given
 
     @model_validator(mode="after")
     def _check(self) -> PublishedCell:
-        number, written = read_printed(self.printed, self.unit), f"{self.printed!r} in {self.unit}"
+        (value, step), written = read_printed(self.printed, self.unit), f"{self.printed!r} in {self.unit}"
         if self.table in ("summary", "speedups"):
             raise RequestError(f"table: {self.table!r} is reserved for own runs, choose another name")
         if self.unit not in ((one,) if (one := _ONE_UNIT.get(self.quantity)) else ("percent", "share")):
             raise RequestError(f"unit: {self.unit} is not a unit of {self.quantity}")
-        if number.value < 0 and self.quantity != DELTA:
+        if value < 0 and self.quantity != DELTA:
             raise RequestError(f"printed: {written} is negative, which {self.quantity} cannot be")
-        if abs(number.value) > 1 and (is_score(self.quantity) or self.quantity in (MEAN, DELTA)):
+        if abs(value) > 1 and (is_score(self.quantity) or self.quantity in (MEAN, DELTA)):
             raise RequestError(f"printed: {written} is above 100 %: check the unit")
-        low, high = number.value - number.step / 2, number.value + number.step / 2
-        slack = 1e-9 * number.step  # for floating-point errors
+        low, high = value - step / 2, value + step / 2
+        slack = 1e-9 * step  # for floating-point errors
         if not low - slack <= self.value <= high + slack:
             raise RequestError(f"value: {self.value} isn't from {low:g} to {high:g}, as {written} requires")
         return self

@@ -9,11 +9,7 @@ from glob import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from ..costs import Scope
-from ..custom import Loader
-from ..figures.selected import Pictures
 from ..files import write_whole
-from ..results import Snapshot, opens_store
 from ..tables.core import Record
 from .contents import gather as gather
 from .contents import read_answer as read_answer
@@ -28,43 +24,22 @@ _SUFFIX = ".provenance.json"
 _SPEC = "study.yaml"
 
 
-@opens_store
-def build(
-    store: Snapshot,
-    experiment: str,
-    folder: str | Path,
-    baseline: str | None = None,
-    scope: Scope | None = None,
-    own: Loader | None = None,
-    pictures: Pictures | None = None,
-) -> list[Path]:
+def build(page: ReportPage, folder: str | Path) -> list[Path]:
     """Write the report of an experiment; each file is written atomically.
 
-    The report of a union shows its studies one after the other, without interactive figures.
-
     Args:
-        store: SQLAlchemy URL of the store, or a snapshot of it.
-        experiment: Name of the experiment.
+        page: The contents, from `gather`.
         folder: Where to write; created if missing. The page is `report.html`. The folder `report/` has the
             tables (.tex, .csv, .md) and figures, each with a file about its provenance. The page contains
             all of these, so that it can be mailed by itself.
-        baseline: Label or run to compare with; None for the baseline that the study's reports name, or else
-            its first non-reference run. Each study of a union sets baseline and scope separately.
-        scope: Which FLOPs count; None for the scope that the study's reports name, or else scoring.
-        own: Imports custom figures and tables that specs ask for; None if custom code may not be executed.
-        pictures: Reads the selected examples of runs; None if they can't be read.
 
     Returns:
         The files, the page first.
 
     Raises:
-        FileNotFoundError: The URL names a SQLite file that doesn't exist.
-        ValueError: The URL doesn't name a results store, the experiment or the baseline doesn't exist, or a
-            baseline or scope is given for a union.
         OSError: The folder can't be written to.
     """
     folder = Path(folder)
-    page = gather(store, experiment, baseline, scope, own, pictures)
     files = _files(page, [folder / FOLDER, folder])
 
     def image(part: FigurePart) -> bytes:

@@ -156,14 +156,15 @@ class Chart {
     this.reset = button(["Reset zoom"], () => this.drawing.zoom(null));
     const toggle = (side) => this.change({ log: { ...this.log, [side]: !this.isLog(side) } });
     this.scales = ["x", "y"].map((side) => [side, button([`log ${side}`], () => toggle(side))]);
-    const attributes = { class: "menu runs", hidden: this.labels.size < 2 };
-    this.menu = make("details", attributes, make("summary"), make("div", { class: "items" }));
-    this.menu.addEventListener("toggle", () => this.fillMenu());
+    this.menu = make("button", { type: "button", class: "menu runs", hidden: this.labels.size < 2 });
+    this.items = make("div", { popover: true, class: "items runs" });
+    this.items.addEventListener("toggle", () => this.fillMenu());
+    this.menu.popoverTargetElement = this.items;
     const tools = [this.reset];
     const over = select("over", variants, this.variant, (variant) => this.change({ variant }));
     if (variants.length > 1) tools.push(over);
     if (this.data.smooth) tools.push(this.makeSmoothing());
-    tools.push(...this.scales.map(([, made]) => made), this.menu);
+    tools.push(...this.scales.map(([, made]) => made), this.menu, this.items);
     this.section.querySelector(".tools").replaceChildren(...tools);
   }
 
@@ -177,16 +178,15 @@ class Chart {
 
   /** List the labels with checkboxes, only while the menu is open, since there may be hundreds. */
   fillMenu() {
-    const items = this.menu.querySelector(".items");
-    items.replaceChildren();
-    if (!this.menu.open) return;
+    this.items.replaceChildren();
+    if (!this.items.matches(":popover-open")) return;
     const showAll = (isShown) => () => {
       for (const label of this.labels.keys()) this.shown.set(label, isShown);
       this.fillMenu();
       this.draw();
     };
-    items.append(button(["All"], showAll(true)), button(["None"], showAll(false)));
-    items.append(...[...this.labels.values()].map((one) => this.menuItem(one)));
+    this.items.append(button(["All"], showAll(true)), button(["None"], showAll(false)));
+    this.items.append(...[...this.labels.values()].map((one) => this.menuItem(one)));
   }
 
   menuItem(one) {
@@ -225,7 +225,7 @@ class Chart {
     });
     this.reset.hidden = !this.drawing.zoomed;
     for (const [side, each] of this.scales) each.setAttribute("aria-pressed", this.isLog(side));
-    this.menu.firstChild.textContent = `${labels.length}/${this.labels.size} labels`;
+    this.menu.textContent = `${labels.length}/${this.labels.size} labels`;
     this.section.classList.toggle("crowded", !areFew);
     this.list(labels);
     this.describe(series);

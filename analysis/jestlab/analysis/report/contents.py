@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ..claims import studies
 from ..claims.judged import Judged, count_verdicts
@@ -36,15 +38,11 @@ from ..tables import Finals, Shape, Table, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import MARKS, claims_table
 from ..tables.core import BEST, records
-from ..tables.scaling import OPTIONS as SCALING_OPTIONS
 from ..tables.summary import comparisons, factor_text
 from ..units import duration, flops, sentence
 from .answer import Answer, answer, verdict_of
 from .page import MOST_ROWS, FigurePart, PageSection, ReportPage, TablePart, progress
 from .tables import cost_table, failure_table, number_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _CHARTS = {"curves": "Learning curves", "pareto": "Score against cost"}
 
@@ -58,7 +56,24 @@ def gather(
     own: Loader | None = None,
     pictures: Pictures | None = None,
 ) -> ReportPage:
-    """Collect the contents of an experiment's page from one moment of the store; see `build`."""
+    """Collect the contents of an experiment's page from one moment of the store.
+
+    The page of a union shows its studies one after the other, without interactive figures.
+
+    Args:
+        store: SQLAlchemy URL of the store, or a snapshot of it.
+        experiment: Name of the experiment.
+        baseline: Label or run to compare with; None for the baseline that the study's reports name, or else
+            its first non-reference run. Each study of a union sets baseline and scope separately.
+        scope: Which FLOPs count; None for the scope that the study's reports name, or else scoring.
+        own: Imports custom figures and tables that specs ask for; None if custom code may not be executed.
+        pictures: Reads the selected examples of runs; None if they can't be read.
+
+    Raises:
+        FileNotFoundError: The URL names a SQLite file that doesn't exist.
+        ValueError: The URL doesn't name a results store, the experiment or the baseline doesn't exist, or a
+            baseline or scope is given for a union.
+    """
     store.check_known(experiment)
     history, study = store.once(load, experiment), store.once(studies)[experiment]
     assert history is not None
@@ -96,7 +111,7 @@ def read_answer(store: Snapshot, experiment: str) -> Answer:
 
 # ---- a study
 
-_TABLE_OPTIONS = {"baseline", "scope", "score", "best", "options"}
+_TABLE_OPTIONS = {"baseline", "scope", "score", "best", "options", "x", "by", "to"}
 
 
 @dataclass
@@ -228,15 +243,12 @@ class _Contents:
                         continue
                     self.tables.append(TablePart(part, title, table))
                 else:
-                    if name == "scaling":
-                        given = {key: options[key] for key in SCALING_OPTIONS if key in options}
-                        table = named_table(
-                            self.store, name, [experiment], score=options.get("score"), options=given
-                        )
-                        self.tables.append(TablePart(part, title, table))
                     options |= {"sheet": Sheet(**options.pop("figure", {})), **self.makers}
                     plot = replace(draw(name, self.store, experiment, **options), name=part)
                     self.figures.append(FigurePart(part, title, (plot,), experiment))
+                    if plot.table:
+                        table = plot.table.marked(Origins.read(self.store, [experiment]))
+                        self.tables.append(TablePart(f"{part}-table", title, table))
                 names[stem] += 1
             except RequestError as error:
                 self.missing[title] = str(error)

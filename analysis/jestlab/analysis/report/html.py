@@ -13,7 +13,11 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import resources
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import FunctionLoader, Template
+from markupsafe import Markup
+from PIL import Image
 
 from ..claims.evidence import Verdict
 from ..colors import LabelColor
@@ -24,10 +28,6 @@ from ..tables.explain import page_data
 from ..tables.formats import OnPage, environment, prose
 from ..units import sentence
 from .page import FigurePart, ReportPage, TablePart, progress
-
-if TYPE_CHECKING:
-    from jinja2 import Template
-    from markupsafe import Markup
 
 SCRIPTS = ("page.js", "copies.js", "plot.js", "charts.js")
 """The scripts of a page, joined in this order; `begin()` starts them."""
@@ -71,8 +71,6 @@ def document(
         image: Returns the PNG of a figure.
         log: Links to logs.
     """
-    from markupsafe import Markup
-
     script = "\n".join([*map(own_file, SCRIPTS), "begin();"])
     scripts = {"script": script, "head_script": own_file(HEAD_SCRIPT)}
     digests = (_base64(hashlib.sha256(text.encode()).digest()) for text in scripts.values())
@@ -108,8 +106,6 @@ def fragment(
         embedded: Name → content of the embedded files.
         document: Scripts, style, and policy of a document.
     """
-    from markupsafe import Markup
-
     files = embedded or {}
     data = {
         "figures": {part.name: {"variants": part.variants} for part in page.figures if part.variants},
@@ -126,9 +122,6 @@ def fragment(
 @cache
 def template() -> Template:
     """Return the template of a page, which takes a while to compile."""
-    from jinja2 import FunctionLoader
-    from markupsafe import Markup
-
     made = environment(FunctionLoader(own_file))
     made.filters |= {
         "prose": lambda text: Markup(prose(text).replace(" = ", "\u00a0=\u00a0")),
@@ -141,8 +134,6 @@ def template() -> Template:
 
 def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) -> OnPage:
     """Return how a page shows a table: with the colors of its labels, drawings, and links to logs."""
-    from markupsafe import Markup
-
     swatch = Markup('<i class="swatch" style="background:{}"></i>')
     labels = [row for row in part.shown.rows if row in colors] if part.table.opens else []
     after = _drawings(part)
@@ -160,8 +151,6 @@ def _on_page(part: TablePart, colors: Mapping[str, LabelColor], log: LogLink) ->
 
 def _drawings(part: TablePart) -> dict[tuple[str, str], Markup]:
     """Draw each difference as a dot, its interval as a line, seeds as small dots, and 0 as a rule."""
-    from markupsafe import Markup
-
     table, drawn = part.shown, dict[tuple[str, str], Markup]()
     if part.name != "summary" or table.parts is None or "delta_mean" not in table.frame:
         return {}
@@ -208,8 +197,6 @@ def _image(png: bytes, small: bool) -> dict[str, Any]:
 
     A `small` image has only the pixels that the page shows: the chart replaces it, if scripts run.
     """
-    from PIL import Image
-
     content = io.BytesIO()
     with Image.open(io.BytesIO(png)) as image:
         width = round(_PIXELS * image.width)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from .. import units
 from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
@@ -50,8 +52,6 @@ def cost_table(history: History) -> Table | None:
         of the runs that have both). Costs are sums over the runs of a label, NaN if nothing is known. None if
         no run has a price or took any time.
     """
-    import pandas as pd
-
     costs = history.costs.rename(columns={"total_flops": "planned_flops"})
     if costs[_TOTALS].isna().all(axis=None):
         return None
@@ -133,8 +133,6 @@ def failure_table(history: History) -> Table | None:
         error), and at (UTC), exit_code, host, log (relative to the lab's root), and fingerprint of the last
         attempt. None if nothing failed.
     """
-    import pandas as pd
-
     runs = history.runs
     states = dict(zip(runs["fingerprint"], runs["state"], strict=True))
     # A run has a row for each of its labels: the first stays.

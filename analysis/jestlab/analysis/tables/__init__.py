@@ -57,6 +57,9 @@ def table(
     with_published: bool = True,
     score: Sequence[str] | None = None,
     best: Mapping[str, BestOf] | None = None,
+    x: str | None = None,
+    by: Sequence[str] = (),
+    to: float = 10.0,
     options: Mapping[str, Any] | None = None,
     own: Loader | None = None,
     shape: Shape = _WHOLE_TABLE,
@@ -73,7 +76,8 @@ def table(
         with_published: Whether the paper's tables also show published rows.
         score: Evaluations whose mean is the score; None for the study's own score. Not for claims.
         best: Rows of the best runs, which replace these runs: see `tuned.with_best`. Not for claims.
-        options: Arguments of custom code, or of the scaling laws.
+        x, by, to: Options of scaling: see `figures.scaling.scaling`.
+        options: Arguments of custom code.
         own: Function that imports custom code; None if custom code may not be executed.
         shape: What to show of the table.
 
@@ -106,9 +110,11 @@ def table(
             raise RequestError("claims name their runs and measures: leave out baseline, score, and best")
         result = _claims(store, studies, shape.digits)
     elif name == "scaling":
-        from .scaling import scaling_table  # imports NumPy and the figures, which import tables
+        from ..figures.scaling import scaling  # imports NumPy, and tables
 
-        result = scaling_table(results_of(studies[0]), options or {})
+        plot = scaling(results_of(studies[0]), x or "", by, to, baseline)
+        assert plot.table is not None
+        result = plot.table
     elif name in _OF_ONE_EXPERIMENT:
         result = _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope))
     else:

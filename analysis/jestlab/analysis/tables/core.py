@@ -10,19 +10,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal
+
+import pandas as pd
 
 from ..errors import RequestError
-from ..files import to_csv
+from ..files import Format, to_csv
 from ..intervals import direction, paired
 from ..provenance.warnings import MIXED, Origins
 from ..shape import Width
 from ..units import MISSING as MISSING
 from ..units import nearest, some
 from . import formats, latex
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Record = Mapping[str, Any]
 """One row of the frame, by column."""
@@ -35,9 +34,6 @@ BEST = "the best, if its paired interval against the runner-up excludes 0"
 
 ESSENTIAL = 100
 """Importance of columns that are always shown."""
-
-Format = Literal["md", "latex", "csv", "html", "json"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 @dataclass(frozen=True)

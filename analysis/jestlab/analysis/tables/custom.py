@@ -7,8 +7,10 @@ import numbers
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..custom import CodeFailed, CustomCode, Results, stem_of
@@ -17,9 +19,6 @@ from ..metrics import Metric
 from ..units import nearest, significant
 from . import show
 from .core import Column, Record, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _RESERVED = ("row", "apart", "section")
 """Columns of `Table.frame` with a special meaning: `_` is added to a custom column of that name."""
@@ -48,8 +47,6 @@ def custom_table(code: CustomCode, results: Results, options: Mapping[str, Any])
         NotYet: The experiment lacks results that the function requests.
         CodeFailed: The function fails or returns something else.
     """
-    import pandas as pd
-
     frame = code(results, options)
     if not isinstance(frame, pd.DataFrame):
         raise code.unexpected(frame, "a pandas DataFrame")
@@ -90,8 +87,6 @@ def _table(frame: pd.DataFrame, attrs: Mapping[Any, Any], results: Results, code
 
 def _plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame of plain values; `row` and the column after it both have the names of the rows."""
-    import pandas as pd
-
     if frame.columns.nlevels > 1 or frame.index.nlevels > 1:
         raise RequestError("has several levels: expected one, so flatten its columns, or reset its index")
     if frame.empty:
@@ -131,9 +126,6 @@ def _column(key: str, header: str, values: pd.Series[Any], metric: Metric, formu
 
 def _plain(value: Any) -> bool | int | float | str | None:
     """Convert a value to a type of JSON; None if it is missing."""
-    import numpy as np
-    import pandas as pd
-
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return None
     if isinstance(value, bool | np.bool_):

@@ -6,19 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
 
 from ..costs import Scope
 from ..curves import score_curves, speedups
 from ..efforts import WORDS, Effort, known
 from ..errors import NotYet
 from ..frames import DIVERGED, LOST, Frames
-from ..intervals import censored_median, half_widths, of_groups, to_match
+from ..intervals import censored_median, of_groups, to_match
 from ..metrics import Metric
 from .core import ESSENTIAL, Column, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,6 @@ class Finals:
         seeds_planned, lost (`Frames.lost`), diverged (bool: whether a seed did); for each metric, score, and
         delta `_mean`, `_std`, `_seeds`, `_low`, and `_high` (95% confidence interval of the mean); and the
         mean of each known effort."""
-        import pandas as pd
-
         frames, labels = self.frames, self.frames.runs.groupby("label", sort=False)
         rows = pd.DataFrame({"run": labels["run"].first()})
         rows["apart"] = rows.index.isin(frames.apart_from(self.baseline))
@@ -68,13 +65,11 @@ class Finals:
         rows["lost"] = [frames.lost.get(str(label), "") for label in rows.index]
         rows["diverged"] = [DIVERGED in frames.fates[str(label)] for label in rows.index]
         for name in [*frames.metrics, "score", "delta"]:
-            statistics = of_groups(self.runs[name], self.runs["label"])
-            rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = statistics
-            half = half_widths(rows[f"{name}_std"], rows[f"{name}_seeds"])
+            parts = [f"{name}_{part}" for part in ("mean", "std", "seeds", "low", "high")]
+            rows[parts] = of_groups(self.runs[name], self.runs["label"])
             # If a seed diverged, the others are a biased selection.
-            half[rows["diverged"] | (name == "delta" and DIVERGED in frames.fates[self.baseline])] = math.nan
-            mean = rows[f"{name}_mean"]
-            rows[f"{name}_low"], rows[f"{name}_high"] = mean - half, mean + half
+            is_biased = rows["diverged"] | (name == "delta" and DIVERGED in frames.fates[self.baseline])
+            rows.loc[is_biased, parts[-2:]] = math.nan
         counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
         rows[counts] = rows[counts].fillna(0).astype(int)
         for effort in self.efforts:
@@ -91,9 +86,6 @@ class Finals:
         median is an upper bound, as a run reached the score at its first evaluation), `fewer_<effort>`
         (censored median), and `fewer_<effort>_at_least` (bool).
         """
-        import numpy as np
-        import pandas as pd
-
         compared = self.runs.dropna(subset="reached")
         columns = {str(name): compared[name].to_numpy() for name in compared.columns}
         lines = []

@@ -11,12 +11,12 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from jinja2 import BaseLoader, Environment, StrictUndefined, Template
+from markupsafe import Markup
+
 from ..units import MISSING
 
 if TYPE_CHECKING:
-    from jinja2 import BaseLoader, Environment, Template
-    from markupsafe import Markup
-
     from .core import Cell, Table
 
 # ---- GitHub's Markdown, aligned so that it is readable on a terminal
@@ -89,8 +89,6 @@ class OnPage:
 
 def html(table: Table, page: OnPage | None = None) -> str:
     """Write a table in HTML, with only ASCII characters so that every encoding works; see `Table.html`."""
-    from markupsafe import Markup
-
     groups = [(name, len(list(same))) for name, same in groupby(column.group for column in table.columns)]
     opened = [column.key if page and table.opens and column.formula else "" for column in table.columns[1:]]
     text = _template().render(
@@ -107,8 +105,6 @@ def prose(text: str) -> str:
 
 def environment(loader: BaseLoader | None = None) -> Environment:
     """Return an environment for templates of HTML."""
-    from jinja2 import Environment, StrictUndefined
-
     return Environment(
         autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from .. import units
 from ..errors import NotYet
@@ -25,9 +27,6 @@ from . import show
 from .core import BEST, ESSENTIAL, MISSING, Column, Record, Table
 from .final_results import Finals
 from .paper_rows import COUNTED, PAPER_FLOPS, SUFFIXES, table_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REMARK = "‡"
 """Start of the notes of published cells that are shown below the table, and mark of these cells."""

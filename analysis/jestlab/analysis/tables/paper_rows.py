@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from ..configs import Configs
-from ..intervals import half_widths, of_groups
+from ..intervals import of_groups
 from ..published.cell import DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .final_results import Finals
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PAPER_FLOPS = "paper_flops"
 """Column with the FLOPs of own runs by the paper's formula, in tables that also have published rows."""
@@ -48,8 +46,6 @@ def table_rows(
         FLOPs of runs are those of the paper's formula, or NaN if the cost of their towers is unknown.
         Additional columns have the FLOPs that the runs actually executed.
     """
-    import pandas as pd
-
     own_rows = [_own_rows(final, pair, with_published=not cells.empty) for final in own]
     published = [] if cells.empty else [_published_rows(cells)]
     rows = pd.concat([*published, *(labels for labels, _ in own_rows)], ignore_index=True)
@@ -63,8 +59,6 @@ def table_rows(
 
 def _own_rows(final: Finals, pair: bool, with_published: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Build the rows of an experiment, one per label and compared with the baseline, and the runs."""
-    import pandas as pd
-
     frames, runs, by_label, configs = final.frames, final.runs, final.by_label, Configs(final.frames)
     is_baseline = runs["label"] == final.baseline
     examples = runs["examples_seen"]
@@ -103,10 +97,8 @@ def _own_rows(final: Finals, pair: bool, with_published: bool) -> tuple[pd.DataF
     )
     for name in values:
         statistics = of_groups(parts[name], parts["label"]).reindex(labels)
-        mean, std, count = (statistics[part].to_numpy() for part in ("mean", "std", "count"))
-        half = half_widths(std, count)
-        half[by_label["diverged"].to_numpy()] = math.nan  # the other seeds are a biased selection
-        rows[name], rows[f"{name}_low"], rows[f"{name}_high"] = mean, mean - half, mean + half
+        statistics.loc[by_label["diverged"], ["low", "high"]] = math.nan  # the other seeds are biased
+        rows[[name, f"{name}_low", f"{name}_high"]] = statistics[["mean", "low", "high"]].to_numpy()
         rows[f"{name}_seeds"] = statistics["count"].fillna(0).to_numpy(int)
     for end in ("low", "high"):
         rows[f"{DELTA}_{end}"] = by_label[f"delta_{end}"].to_numpy()
@@ -168,8 +160,6 @@ def _published_rows(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _unique_names(rows: pd.DataFrame) -> pd.Series[str]:
     """Make equal names unique by appending filtered or raw, the examples, the section, or a number."""
-    import pandas as pd
-
     names, missing = rows["row"], pd.Series(None, rows.index, dtype=object)
     data = rows.get(FILTERED, missing).where(rows["published"]).map({1.0: "filtered", 0.0: "raw"})
     examples = rows.get(f"{EXAMPLES}_printed", missing)

@@ -15,11 +15,8 @@ from typing import Any, Literal
 
 import click
 
-from jestlab.analysis.files import write_whole
+from jestlab.analysis.files import FORMATS, Format, write_whole
 from jestlab.analysis.results import experiments as known
-from jestlab.analysis.tables import NAMES, default_name
-from jestlab.analysis.tables.core import FORMATS, Format
-from jestlab.analysis.tables.latex import left_out
 from jestlab.analysis.units import listed
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
 from jestlab.platform.cli.options import RUN_HELP, examples, lab_json_options, model_flags, output_option
@@ -35,7 +32,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, result_blocks, table
-from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, PageOptions, TableOptions
+from jestlab.platform.spec.options import FIGURES, TABLES, CustomFigureOptions, PageOptions, TableOptions
 
 _TABLES = examples(
     "table quickstart --baseline uniform",
@@ -84,12 +81,14 @@ def table_command(
                           jestlab.tables, or a report of EXPERIMENT's spec
     Numbers are over completed seeds. csv and json have unrounded numbers.
     """
+    from jestlab.analysis.tables import default_name
     from jestlab.analysis.tables.explain import explain as explained
+    from jestlab.analysis.tables.latex import left_out
     from jestlab.platform.cli.outcome import answer_lines
     from jestlab.platform.planning.unreported import unreported
     from jestlab.platform.reports.make import make_table
 
-    is_experiment = name not in NAMES and name in known(lab.store_url)
+    is_experiment = name not in TABLES and name in known(lab.store_url)
     has_answer = is_experiment and not experiments and given.keys() <= {"notes"}
     if is_experiment:
         name, experiments = default_name(lab.store_url, name), (name, *experiments)

@@ -117,7 +117,7 @@ def table_of(
     """
     from jestlab.analysis import tables
 
-    fields = ("baseline", "scope", "score", "options")
+    fields = ("baseline", "scope", "score", "options", "x", "by", "to")
     given = {field: getattr(options, field) for field in fields} | shared
     given["best"] = options.model_dump()["best"]
     with_published = options.published

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 from sqlalchemy import func, select
 
-from jestlab.analysis.files import write_whole
+from jestlab.analysis.files import FORMATS, write_whole
 from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -126,9 +126,8 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
     """
     from jestlab.analysis import figures
     from jestlab.analysis.errors import NotYet, RequestError
-    from jestlab.analysis.report import build, read_answer
+    from jestlab.analysis.report import build, gather, read_answer
     from jestlab.analysis.results import opened
-    from jestlab.analysis.tables.core import FORMATS
     from jestlab.platform.reports.make import TrustedLoader, figure_options, table_of
     from jestlab.platform.reports.selected import selected_images
 
@@ -141,7 +140,7 @@ def write_reports(lab: Lab, study: StudySpec) -> Written:
         """Write the files of a report, or of the page."""
         try:
             if report is None:
-                written.files += build(store, study.name, folder, own=loader, pictures=images)
+                written.files += build(gather(store, study.name, own=loader, pictures=images), folder)
                 written.answer = tuple(filter(None, read_answer(store, study.name).lines()))
                 return
             code = loader if custom_code(report) else None
@@ -228,7 +227,7 @@ def write_page(
     Returns:
         The page, then its other files.
     """
-    from jestlab.analysis.report import build
+    from jestlab.analysis.report import build, gather
     from jestlab.platform.reports.make import TrustedLoader
     from jestlab.platform.reports.selected import selected_images
 
@@ -238,7 +237,8 @@ def write_page(
     if not is_as_launched and (before := Build.read(folder)) is not None:  # it still lists the files
         before.model_copy(update={"made_from": ""}).write(folder)
     loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
-    return build(lab.store_url, experiment, folder, options.baseline, options.scope, loader, images)
+    page = gather(lab.store_url, experiment, options.baseline, options.scope, loader, images)
+    return build(page, folder)
 
 
 # ---- when to write reports again

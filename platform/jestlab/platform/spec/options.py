@@ -43,6 +43,7 @@ Score = Annotated[
     option("Evaluation to use as the score; several are averaged; default: the study's score."),
 ]
 FlopsScope = Annotated[Scope, option("FLOPs that count; each scope includes the previous ones.")]
+Factor = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Source = Annotated[str | None, option("Source of the published table; default: the one with most points.")]
 
 
@@ -134,7 +135,10 @@ class TableOptions(Shape, _TableContent):
 
     model_config = ConfigDict(extra="forbid")
 
-    options: dict[str, Any] = option("Arguments of a custom table, or x, by, and to of scaling.", {})
+    x: str | None = option("Of scaling: config key of the size, or an effort: flops, examples_seen.")
+    by: Names = option("Of scaling: config keys whose values are lines; default: a line for each run.", ())
+    to: Factor = option("Of scaling: extrapolate to this many times the largest size.", 10.0)
+    options: dict[str, Any] = option("Arguments of a custom table.", {})
 
     @property
     def rows_of_runs(self) -> tuple[str, ...]:
@@ -148,7 +152,11 @@ class TableOptions(Shape, _TableContent):
 
     @model_validator(mode="after")
     def _check(self) -> TableOptions:
-        if self.options and self.name in TABLES and self.name != "scaling":
+        if self.name == "scaling" and self.x is None:
+            raise ValueError("the table scaling needs x, the config key of the size")
+        if self.name != "scaling" and self.model_fields_set & {"x", "by", "to"}:
+            raise ValueError("x, by, and to are options of the table scaling: leave them out")
+        if self.options and self.name in TABLES:
             raise ValueError(f"the table {self.name} is built in: leave out `options`")
         if self.name == "claims" and (self.score or self.best):
             raise ValueError("claims name their runs and measures: leave out `score` and `best`")
@@ -194,7 +202,7 @@ class ScalingOptions(_Comparison, _Printed):
     kind: Literal["scaling"]
     x: str = option("Config key of the size, or an effort: flops, examples_seen.", ...)
     by: Names = option("Config keys whose values are lines; default: a line for each run.", ())
-    to: Annotated[float, Field(gt=1)] = option("Extrapolate to this many times the largest size.", 10.0)
+    to: Factor = option("Extrapolate to this many times the largest size.", 10.0)
 
 
 class PaperFigureOptions(_Comparison, _Printed):
