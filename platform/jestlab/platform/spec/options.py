@@ -154,7 +154,7 @@ class TableOptions(Shape, _TableContent):
     def _check(self) -> TableOptions:
         if self.name == "scaling" and self.x is None:
             raise ValueError("the table scaling needs x, the config key of the size")
-        if self.name != "scaling" and self.model_fields_set & {"x", "by", "to"}:
+        if self.name != "scaling" and (self.x, self.by, self.to) != (None, (), 10.0):  # as in a full dump
             raise ValueError("x, by, and to are options of the table scaling: leave them out")
         if self.options and self.name in TABLES:
             raise ValueError(f"the table {self.name} is built in: leave out `options`")
