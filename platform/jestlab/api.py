@@ -28,7 +28,9 @@ from typing import TYPE_CHECKING, Any
 from jestlab.platform.errors import UserError as Error
 from jestlab.platform.errors import nearest, one_line_errors
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.results import ExperimentResults, LaunchPlan, Outcome, Page
+from jestlab.platform.launch.options import LaunchOptions
+from jestlab.platform.results import ExperimentResults, LaunchPlan, Outcome, Page, documented
+from jestlab.platform.spec.fields import validated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,23 +150,8 @@ class LoadedStudy:
         with one_line_errors():
             return LaunchPlan(survey(self._lab, self._spec, why=why))
 
-    def launch(
-        self,
-        *,
-        progress: bool = True,
-        parallel: int | None = None,
-        retries: int | None = None,
-        on: str | None = None,
-        fail_fast: bool = False,
-        keep_going: bool = False,
-        max_chip_hours: float | None = None,
-        rerun_changed: bool = False,
-        rerun_retracted: bool = False,
-        runs: Sequence[str] = (),
-        replace: bool = False,
-        reports: bool = True,
-        decide: bool = False,
-    ) -> Outcome:
+    @documented(LaunchOptions)
+    def launch(self, *, progress: bool = True, decide: bool = False, **options: Any) -> Outcome:
         """Launch all runs that haven't completed, write the reports, and return when all runs have ended.
 
         Completed runs are skipped, and interrupted runs resume from their last checkpoint. Runs that are
@@ -175,20 +162,8 @@ class LoadedStudy:
 
         Args:
             progress: Show progress.
-            parallel: Number of concurrent runs; default: the study's.
-            retries: Number of retries of a failed run; default: the study's.
-            on: Where to run: "local", "kubernetes", "vertex", "slurm", or a custom executor; default: that of
-                the study, else of your settings, else "local".
-            fail_fast: Stop all runs after the first run that fails and isn't retried again.
-            keep_going: Continue even if the first three runs fail with the same error.
-            max_chip_hours: Launch nothing if the estimate is higher or unknown; start no run that would
-                exceed it.
-            rerun_changed: Rerun completed runs that used different code, data, or package versions.
-            rerun_retracted: Rerun completed runs that are retracted.
-            runs: Names of the runs to which the two options above apply; default: all.
-            replace: Replace an experiment of the same name that belongs to another study or user.
-            reports: Write tables and figures.
             decide: Add seeds in rounds until each claim is decided, can't be decided, or is over budget.
+            {options}
 
         Returns:
             How the launch ended. A failed run raises no error: see `Outcome.check`.
@@ -200,17 +175,11 @@ class LoadedStudy:
         """
         from jestlab.platform.launch import session
         from jestlab.platform.launch.display import Listener, display
-        from jestlab.platform.launch.options import LaunchOptions
 
         with one_line_errors():
             listener = display(self.name) if progress else Listener()
             study = self._spec.until_decided() if decide else self._spec
-            options = LaunchOptions(
-                on=on, parallel=parallel, retries=retries, fail_fast=fail_fast, keep_going=keep_going,
-                max_chip_hours=max_chip_hours, rerun_changed=rerun_changed, rerun_retracted=rerun_retracted,
-                runs=tuple(runs), replace=replace, reports=reports,
-            )  # fmt: skip
-            launched = session.launch(self._lab, study, options, listener)
+            launched = session.launch(self._lab, study, validated(LaunchOptions, options), listener)
         if launched.outcome.interrupted:
             raise KeyboardInterrupt(
                 f"the launch of {self.name} was interrupted: launch again to resume its runs"

@@ -14,7 +14,7 @@ ZS, R1 = "shapes/zero_shot", "shapes_retrieval/i2t_r1"
 
 
 def made(store, name="summary", **options):
-    return tables.table(store.url, name, ["study"], baseline="uniform", shape=Shape.of(options))
+    return tables.table(store.url, name, ["study"], baseline="uniform", shape=Shape(**options))
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def whole(finished_study):
 
 @pytest.fixture
 def shaped(whole, results):
-    return lambda **options: Shape.of(options).applied(whole, [results])
+    return lambda **options: Shape(**options).applied(whole, [results])
 
 
 def keys(table):

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.support import JESTLAB, command, median_seconds, parse_options, print_table, seconds_of
 
-from jestlab.models.config import ShapesWeb
+from jestlab.models.config import Data, DataConfig, ShapesWeb
 from jestlab.models.data.datasets import ensure_web
 
 GRID = """
@@ -45,7 +45,8 @@ def main() -> None:
         planned = json.loads(subprocess.check_output([JESTLAB, "plan", "grid.yaml", "--json"], cwd=folder))
         help_seconds = median_seconds(command("--help", folder=folder), HELP_ROUNDS)
         plan_seconds = median_seconds(command("plan", "grid.yaml", folder=folder), PLAN_ROUNDS)
-        web_seconds = seconds_of(lambda: ensure_web(ShapesWeb(examples=EXAMPLES), 0, folder))
+        web = DataConfig(data=Data(train=ShapesWeb(examples=EXAMPLES)))
+        web_seconds = seconds_of(lambda: ensure_web(web, folder))
     plan = f"`jestlab plan` of {len(planned['runs']):,} runs, no store, whole process"
     rows = [
         ("`jestlab --help`, whole process", f"{help_seconds:.3g} s", "< 0.2 s", HELP_ROUNDS),

@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.support import parse_options, print_table, seconds_of
 
-from jestlab.models.config import ShapesWeb
+from jestlab.models.config import Data, DataConfig, ShapesWeb, TextTower, TwoTowers, VisionTower
+from jestlab.models.config.base import LoaderRuntime
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.images import decode
 from jestlab.models.data.pipeline import training_batches
@@ -94,13 +95,12 @@ def ours(
     """Our pipeline, by default with two threads."""
     yield from training_batches(
         folder,
-        filter=None,
+        Data(),
+        TwoTowers(vision=VisionTower(image_size=size), text=TextTower(length=length)),
+        LoaderRuntime(loader_threads=threads),
         tokenizer=tokenizer,
-        image_size=size,
-        text_length=length,
         batch_size=batch_size,
         seed=0,
-        threads=threads,
     )
 
 
@@ -154,7 +154,7 @@ def compared(folder: Path, rounds: int, batches: int) -> Iterator[Row]:
 
 def small(folder: Path, rounds: int) -> Row:
     """What the quickstart trains on: super-batches of 320 at 16 px, one thread."""
-    web = ensure_web(ShapesWeb(examples=8_192), 0, folder)
+    web = ensure_web(DataConfig(data=Data(train=ShapesWeb(examples=8_192))), folder)
     batches = ours(web, ensure_tokenizer(web, 256), size=16, length=12, batch_size=320, threads=1)
     rates = [rate(batches, 40, 320) for _ in range(rounds)]
     return row("the quickstart's batches, 1 thread", "examples/s", "≥ 8,000", rates)

@@ -28,7 +28,7 @@ from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
 from jestlab.models.training.state import initial_state
 from jestlab.models.training.step import build_step
-from jestlab.models.training.tracker import NullTracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import TwoTowerModel, embed, initialize
 
 TOWER = {"width": 192, "depth": 4, "heads": 3}
@@ -130,7 +130,7 @@ def waiting(steps: int) -> float:
         common: dict[str, Any] = {
             "data_cache": folder / "data",
             "flops_per_example": 1.0,
-            "tracker": NullTracker(),  # the share of waiting is in the run's TensorBoard events
+            "tracker": Tracker(),  # the share of waiting is in the run's TensorBoard events
         }
         before = TrainConfig.model_validate(uniform)
         train(before, directory=folder / "reference", **common)

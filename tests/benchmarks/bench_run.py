@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.support import parse_options, print_table
 
-from jestlab.models.training.tracker import NullTracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import Job, JobKey
 from jestlab.platform.launch.executors.forkserver import ForkServer
@@ -41,7 +41,7 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-class Marks(NullTracker):
+class Marks(Tracker):
     """A tracker that notes the CPU time; `train` tells it of every tenth step before it evaluates."""
 
     def __init__(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.analysis.results import read as read_frames
+from jestlab.models.training.tracker import Tracker
 from jestlab.platform.errors import UserError, UserErrors
 
 
@@ -150,7 +151,7 @@ def _weights(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
 # ---- the protocol of commands
 
 
-class _Recorder:
+class _Recorder(Tracker):
     """Takes all that a command reports, as strictly as the store."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -175,9 +176,6 @@ class _Recorder:
     def progress(self, step: int, total_steps: int) -> None:
         self._check(step, total_steps)
 
-    def flush(self) -> None:
-        pass
-
     def _check(self, *values: float) -> None:
         for value in values:
             if isinstance(value, bool) or (isinstance(value, int) and not 0 <= value < 1 << 63):
@@ -189,14 +187,12 @@ def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     from jestlab.platform.programs.context import RunContext
 
     (folder / "file").write_text("x")
-    recorder = _Recorder()
     context = RunContext(
         directory=folder,
         cache=folder,
         seed=0,
         needs={},
-        recorder=recorder,
-        record_artifact=recorder.artifact,
+        recorder=_Recorder(),
         should_stop=lambda: False,
     )
 

@@ -31,7 +31,7 @@ def data_cache(tmp_path_factory):
     """A folder that holds the tiny web and benchmark."""
     cache = tmp_path_factory.mktemp("data")
     config = TrainConfig.model_validate(TINY)
-    ensure_web(config.data.train, config.web_seed, cache)
+    ensure_web(config, cache)
     ensure_benchmark(config.data.benchmark, cache)
     return cache
 

@@ -20,7 +20,8 @@ from tests.platform.serve.conftest import record
 from jestlab import api
 from jestlab.analysis.sheet import Sheet
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.spec.options import FIGURES, TableOptions
+from jestlab.platform.launch.options import LaunchOptions
+from jestlab.platform.spec.options import FIGURES, PageOptions, TableOptions
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STUDY = {
@@ -222,8 +223,9 @@ def test_a_lab_is_opened_by_folder_file_or_url(finished, monkeypatch):
         ),
         (lambda study, _: api.load("quickstart", overrides={"sedes": 1}), "overrides: sedes"),
         (lambda study, _: api.load("quickstart", overrides=["sedes=1"]), "--set sedes"),
-        (lambda study, _: study.launch(parallel=0), "parallel must be >= 1, got 0"),
-        (lambda study, _: study.launch(retries=-1), "retries must be >= 0, got -1"),
+        (lambda study, _: study.launch(parallel=0), "parallel: must be greater than 0, not 0"),
+        (lambda study, _: study.launch(retries=-1), "retries: must be greater than or equal to 0, not -1"),
+        (lambda study, _: study.launch(paralel=2), "paralel: unknown key: did you mean 'parallel'?"),
         (lambda study, _: study.launch(on="moon"), "'moon'"),
         (lambda study, _: study.launch(fail_fast=True, keep_going=True), "give one of them"),
         (lambda study, _: study.launch(runs=["joint"]), "rerun_changed"),
@@ -241,6 +243,7 @@ def test_a_lab_is_opened_by_folder_file_or_url(finished, monkeypatch):
             lambda _, finished: finished.results().figure("curves", width=3.25),
             "must be a length with its unit",
         ),
+        (lambda _, finished: finished.results().report(scope="some"), "scope: 'some' is not valid"),
         (lambda _, finished: finished.results().frame(where="sede < 3"), "sede"),
     ],
 )
@@ -268,9 +271,11 @@ def test_public_names_exist_and_are_documented():
     [
         (api.ExperimentResults.table, [TableOptions]),
         (api.ExperimentResults.figure, [*FIGURES.values(), Sheet]),
+        (api.ExperimentResults.report, [PageOptions]),
+        (api.LoadedStudy.launch, [LaunchOptions]),
     ],
 )
-def test_results_accept_and_document_all_options(method, models):
+def test_methods_accept_and_document_all_options(method, models):
     parameters = inspect.signature(method).parameters
     for name in {name for model in models for name in model.model_fields} - {"kind", "figure"}:
         assert name in parameters

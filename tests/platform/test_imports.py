@@ -35,7 +35,7 @@ OWN = (
             (SLOW | {"flax", "absl.app"}) - {"numpy", "pydantic"},
         ),
         (VERBS, (SLOW | {"flax", "alembic", "grain"}) - {"pydantic", "numpy"}),
-        (HELP, SLOW | {"flax", "alembic", "ml_collections"}),
+        (HELP, (SLOW | {"flax", "alembic"}) - {"pydantic"}),
     ],
 )
 def test_is_not_imported(code, not_imported, tmp_path, sqlite_url):

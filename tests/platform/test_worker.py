@@ -14,7 +14,7 @@ from in_process import rows
 from workers_support import Worker, finished, recorded, worker
 
 from jestlab.analysis.goodput import of_run
-from jestlab.models.training.tracker import NullTracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.platform import processes
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import PlannedRun
@@ -50,7 +50,7 @@ def test_a_function_finds_its_config_and_what_an_earlier_attempt_left(lab):
     (folder / "log.txt").touch()
     for left, resume in (("log.txt", None), ("model.npz", folder)):
         (folder / left).touch()
-        context = _context(lab, run, NullTracker(), NullTracker().artifact, Stop())
+        context = _context(lab, run, Tracker(), Stop())
         assert (context.config, context.resume) == ({"width": 8, "seed": 3}, resume)
 
 

@@ -147,7 +147,7 @@ class Totals(NamedTuple):
 
 
 class Reporter:
-    """Reporting methods, shared by a script's `run` and a function's `context`.
+    """Reporting methods of a script's `run`, of a function's `context`, and of the worker's attempt.
 
     Numbers of NumPy, JAX, and PyTorch, and arrays of one number, are accepted. Values that the store can't
     hold raise a ValueError.
@@ -196,6 +196,10 @@ class Reporter:
     def progress(self, step: int, total_steps: int) -> None:
         """Report the number of completed steps."""
         self._progress(as_count("step", step), as_count("total_steps", total_steps))
+
+    def flush(self) -> None:
+        """Block until all reports are durable. Call it before a checkpoint, so that none is ahead of the
+        store."""
 
     # Subclasses implement these; their arguments have been checked.
 
@@ -248,10 +252,6 @@ class ScriptRun(Reporter):
             self._send({"type": "phase", "name": name, "seconds": round(seconds, 3)})
         finally:
             self._inner_seconds = outer + time.perf_counter() - began
-
-    def flush(self) -> None:
-        """Block until all reports are durable. Call it before a checkpoint, so that none is ahead of the
-        store."""
 
     def stop_requested(self) -> bool:
         """Whether to save a checkpoint and exit. After the first call, SIGTERM no longer ends the script."""

@@ -9,13 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path, PosixPath
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from jestlab.analysis.costs import Scope
 from jestlab.platform.errors import UserError, one_line_errors
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.spec.options import FIGURES, CustomFigureOptions, Options, TableOptions, flat_fields
+from jestlab.platform.spec.fields import validated
+from jestlab.platform.spec.options import (
+    FIGURES,
+    CustomFigureOptions,
+    Options,
+    PageOptions,
+    TableOptions,
+    flat_fields,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,7 +184,7 @@ def relative_if_inside(path: Path) -> Path:
 # ---- results
 
 
-def _documented(*models: type[Options]) -> Callable[[Method], Method]:
+def documented(*models: type[Options]) -> Callable[[Method], Method]:
     """Add the options of models to a method's signature, and to its docstring in place of `{options}`."""
 
     def decorate(method: Method) -> Method:
@@ -204,7 +211,7 @@ class ExperimentResults:
         self._lab = lab
         self.experiment = experiment
 
-    @_documented(TableOptions)
+    @documented(TableOptions)
     def table(self, name: str | None = None, **options: Any) -> Table:
         """Make a table, as `jestlab table` prints it.
 
@@ -231,7 +238,7 @@ class ExperimentResults:
             name = name or tables.default_name(self._lab.store_url, self.experiment)
             return make_table(self._lab, [self.experiment], name, options)
 
-    @_documented(*FIGURES.values(), CustomFigureOptions)
+    @documented(*FIGURES.values(), CustomFigureOptions)
     def figure(self, kind: str, **options: Any) -> Figure:
         """Draw a figure, as `jestlab plot` saves it. Each kind accepts some of the options.
 
@@ -294,12 +301,12 @@ class ExperimentResults:
         """Return the study's claims with their verdicts, as `table("claims")`."""
         return self.table("claims")
 
-    def report(self, *, baseline: str | None = None, scope: Scope | None = None) -> Page:
+    @documented(PageOptions)
+    def report(self, **options: Any) -> Page:
         """Write the page of the experiment, `report.html` in the lab, as `jestlab report` does.
 
         Args:
-            baseline: Run or label to compare with; default: the setting of the study's reports.
-            scope: FLOPs that count; default: the setting of the study's reports.
+            {options}
 
         Returns:
             The path of the page, which notebooks show as a link.
@@ -309,10 +316,9 @@ class ExperimentResults:
         """
         from jestlab.platform import reports
 
-        if scope is not None and scope not in get_args(Scope):
-            raise UserError(f"scope must be one of {', '.join(get_args(Scope))}, not {scope!r}")
+        given = validated(PageOptions, options)
         with one_line_errors():
-            return Page(reports.write_page(self._lab, self.experiment, None, baseline, scope)[0])
+            return Page(reports.write_page(self._lab, self.experiment, None, given)[0])
 
     def __repr__(self) -> str:
         return f"ExperimentResults({self.experiment!r})"

@@ -34,8 +34,9 @@ from typing import Any, TypeVar
 
 from jestlab.models.processes import launched_first
 from jestlab.models.training.phases import PhaseClock
-from jestlab.models.training.tracker import NullTracker, Recorder
+from jestlab.models.training.tracker import Tracker
 from jestlab.platform import logs, programs
+from jestlab.platform.client import Reporter
 from jestlab.platform.errors import BucketUnreachable, StoreError, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import PUSH_SECONDS, Bucket, LocalFolder, SyncedFolder, fetched
@@ -234,6 +235,7 @@ def _attempt(
             store,
             run.fingerprint,
             number,
+            root=lab.root,
             directory=lab.root / run.directory,
             provenance=collected,
             handle=f"{identity()}:{run.directory}/{logs.NAME}",
@@ -258,8 +260,7 @@ def _attempt(
         if studies:
             options["check_evaluation"] = functools.partial(check_first, *studies[0], run.program)
         # Created now, since the files of earlier attempts may have come from a bucket.
-        artifact = functools.partial(attempt.artifact, root=lab.root)
-        context = _context(lab, run, attempt, artifact, stop, **options)
+        context = _context(lab, run, attempt, stop, **options)
         clock.resumed.is_first, clock.resumed.is_empty = attempt.number == 1, context.resume is None
         try:
             _execute(lab, run, context)
@@ -331,9 +332,8 @@ def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
     if stop.requested():
         return EXIT_STOPPED
     _log_to_standard_error()
-    null = NullTracker()
     try:
-        _execute(lab, run, _context(lab, run, null, null.artifact, stop))
+        _execute(lab, run, _context(lab, run, Tracker(), stop))
     except (Interrupted, KeyboardInterrupt):
         return EXIT_STOPPED
     finally:
@@ -342,12 +342,7 @@ def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
 
 
 def _context(
-    lab: Lab,
-    run: RunRecord,
-    recorder: Recorder,
-    record_artifact: Callable[[str, Path], None],
-    stop: Stop,
-    **options: Any,
+    lab: Lab, run: RunRecord, recorder: Reporter | Tracker, stop: Stop, **options: Any
 ) -> RunContext:
     """Create the context that the run's program is called with; `options` are more of its arguments."""
     directory = lab.root / run.directory
@@ -363,7 +358,6 @@ def _context(
         seed=run.seed,
         needs=needs,
         recorder=recorder,
-        record_artifact=record_artifact,
         should_stop=stop.requested,
         **options,
     )

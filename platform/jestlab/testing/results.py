@@ -125,6 +125,7 @@ def _write_run(store: Store, run: PlannedRun, launcher: Any, folder: Path, *, co
         store,
         run.fingerprint,
         claim.number,
+        root=folder,
         directory=folder,
         provenance=provenance.Provenance("host", "2 cores", {"python": "3"}, None, None, {}),
         handle=f"host:{os.getpid()}:1:log.txt",

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jestlab.models.config import Data
 from jestlab.models.data import curation
 from jestlab.models.data.curation import choose, concepts, recaptions, repeated, select, shares_by_value
 from jestlab.models.data.metadata import load_metadata, metadata_columns, metadata_of, without_metadata
@@ -83,13 +84,17 @@ def test_examples_without_metadata_are_counted_where_a_run_reads_metadata(tmp_pa
         pq.write_table(table, tmp_path / "00000.parquet")
     index = ShardIndex.load(tmp_path)
     assert without_metadata(index) == 2
-    choose(index, None, None, damaged_share=0.0)
-    choose(index, "m > 0", None, {"m": np.ones(6)}, "m", damaged_share=0.0)
+
+    def chosen(share, columns=None, **data):
+        choose(index, Data().model_copy(update=data), columns, repeats=True, damaged_share=share)
+
+    chosen(0.0)
+    chosen(0.0, {"m": np.ones(6)}, filter="m > 0", repeat="m")
     assert not caplog.messages
     for filter, repeat in (("n > 0", None), (None, "n")):
         with pytest.raises(ValueError, match=r"33\.33% of its examples are damaged.*: 2 × no metadata"):
-            choose(index, filter, None, None, repeat, 0.1)
-        choose(index, filter, None, None, repeat, 0.2)
+            chosen(0.1, filter=filter, repeat=repeat)
+        chosen(0.2, filter=filter, repeat=repeat)
     assert "left out: 2 × no metadata" in caplog.text
 
 
@@ -209,7 +214,7 @@ def test_synthetic_captions_replace_those_that_satisfy_the_condition(tmp_path):
     found = recaptions(recaptioned_web(tmp_path), "similarity < 0.3")
     assert found.numbers.tolist() == [1, 2, 3, 5]
     assert found.missing().tolist() == [2, 3]  # none, and white space
-    chosen, _ = choose(ShardIndex.load(tmp_path), None, "similarity < 0.3")
+    chosen, _ = choose(ShardIndex.load(tmp_path), Data(recaption="similarity < 0.3"))
     assert chosen is not None and chosen.tolist() == [0, 1, 4, 5]
     captions = [f"own {i}" for i in (5, 0, 1, 4, 1)]
     found.replace(np.array([5, 0, 1, 4, 1]), captions)

@@ -19,10 +19,11 @@ from jestlab.models.data.files import build_once, write_whole
 from jestlab.models.data.shards import ShardIndex
 
 MAKE = (
-    "import sys; from pathlib import Path; from jestlab.models.config import ShapesWeb;"
+    "import sys; from pathlib import Path; from jestlab.models.config import Data, DataConfig, ShapesWeb;"
     "from jestlab.models.data.datasets import ensure_web;"
     "from jestlab.models.data.tokenizer import ensure_tokenizer;"
-    "folder = ensure_web(ShapesWeb(examples=3000, shard_size=300), 4, Path(sys.argv[1]));"
+    "web = ShapesWeb(examples=3000, shard_size=300);"
+    "folder = ensure_web(DataConfig(data=Data(train=web), seed=4), Path(sys.argv[1]));"
     "print(folder, ensure_tokenizer(folder, 128).digest)"
 )
 
@@ -37,6 +38,10 @@ def write_two(path, *rest):
         os.kill(os.getpid(), signal.SIGKILL)
 shapes._write_shard = write_two
 """
+
+
+def run(train, seed=0, **options):
+    return config.DataConfig(data=config.Data(train=train), seed=seed, **options)
 
 
 def listing(folder):
@@ -57,7 +62,7 @@ def test_processes_at_once_make_it_once_even_after_one_that_was_killed(tmp_path)
     (folder,) = tmp_path.iterdir()  # and no temporary folder, no lock
     before = listing(folder)
     assert len(before) == 10
-    assert ensure_web(config.ShapesWeb(examples=3000, shard_size=300), 4, tmp_path) == folder
+    assert ensure_web(run(config.ShapesWeb(examples=3000, shard_size=300), 4), tmp_path) == folder
     assert listing(folder) == before
 
 
@@ -89,7 +94,7 @@ def test_the_name_tells_content_apart(tmp_path):
         ({"examples": 21}, 0),
         ({"seed": 1}, 7),  # the web's own seed wins
     ]
-    folders = [ensure_web(small.model_copy(update=change), seed, tmp_path) for change, seed in changes]
+    folders = [ensure_web(run(small.model_copy(update=change), seed), tmp_path) for change, seed in changes]
     assert len(set(folders)) == 4 and folders[4] == folders[1]
     benchmark = config.ShapesBenchmark(classification_examples=48, retrieval_examples=8)
     folder = ensure_benchmark(benchmark, tmp_path)
@@ -108,7 +113,7 @@ def reader(**train):
 def test_a_web_of_a_reader_is_made_once_and_named_by_what_makes_it(tmp_path):
     def ensure(count, code="d", seed=0, **train):
         settings = reader(options={"count": count}, **train).train
-        return ensure_web(settings, seed, tmp_path, {READER: config.Code(digest=code)})
+        return ensure_web(run(settings, seed, code={READER: config.Code(digest=code)}), tmp_path)
 
     web = ensure(40)
     assert len(ShardIndex.load(web)) == 40 and MADE.fullmatch(web.name)
@@ -126,10 +131,10 @@ def test_what_a_reader_reads_counts_by_its_content(tmp_path):
     one, other = (reader(path=str(f), path_digest=path_digest(f), options={"count": 8}) for f in files)
     identities = [config.EmbedConfig(reference="r", data=data).identity() for data in (one, other)]
     assert identities[0] == identities[1]
-    assert ensure_web(one.train, 0, tmp_path) == ensure_web(other.train, 0, tmp_path)
+    assert ensure_web(run(one.train), tmp_path) == ensure_web(run(other.train), tmp_path)
     first.write_text("red")
     with pytest.raises(ValueError, match=r"a.txt: changed since the run was planned: launch again"):
-        ensure_web(one.train, 0, tmp_path / "elsewhere")
+        ensure_web(run(one.train), tmp_path / "elsewhere")
     digests = [path_digest(second.parent)]
     second.write_text("red")
     digests.append(path_digest(second.parent))
@@ -169,7 +174,7 @@ def test_digest_sees_a_change_after_it_was_kept(own_web, name, monkeypatch):
 )
 def test_a_folder_of_the_user_is_checked(web, benchmark_folder, tmp_path, settings, changed):
     if settings is config.ShardFolder:
-        given, ensure = web, partial(ensure_web, seed=0, cache=tmp_path)
+        given, ensure = web, lambda folder: ensure_web(run(folder), tmp_path)
     else:
         given, ensure = benchmark_folder, partial(ensure_benchmark, cache=tmp_path)
     folder = Path(shutil.copytree(given, tmp_path / "own"))

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from jestlab.models.config import Augmentation, Data, TextTower, TwoTowers, VisionTower
+from jestlab.models.config.base import LoaderRuntime
 from jestlab.models.data import images, pipeline
 from jestlab.models.data.augmentation import augment
 from jestlab.models.data.curation import select
@@ -33,8 +35,16 @@ LIMIT = 10**6  # bytes of decoded images
 
 
 def batches(folder, tokenizer, **changes):
-    options = {"filter": None, "image_size": 16, "text_length": 12, "batch_size": 64, "seed": 3}
-    return training_batches(folder, tokenizer=tokenizer, **(options | changes))
+    def section(whole, **names):
+        given = {field: changes.pop(name) for name, field in names.items() if name in changes}
+        return whole.model_copy(update=given)
+
+    data = section(Data(), filter="filter", recaption="recaption", repeat="repeat")
+    vision = section(VisionTower(image_size=16, patch_size=1), image_size="image_size")
+    towers = TwoTowers(vision=vision, text=section(TextTower(length=12), text_length="length"))
+    runtime = section(LoaderRuntime(), threads="loader_threads", damaged_share="damaged_share")
+    options = {"batch_size": 64, "seed": 3, "tokenizer": tokenizer, **changes}
+    return training_batches(folder, data, towers, runtime, **options)
 
 
 def take(iterator, count):
@@ -243,7 +253,7 @@ def test_synthetic_captions_are_read_in_place_of_the_text(tmp_path, tokenizer, c
 
 
 def test_later_batches_of_another_size_go_on_in_the_same_order(web, tokenizer):
-    changes = {"later": BatchLayout(3, 20, slice(None)), "flip": 0.5, "crop": 0.5}
+    changes = {"later": BatchLayout(3, 20, slice(None)), "augmentation": Augmentation(flip=0.5, crop=0.5)}
     found, plain = take(batches(web, tokenizer, **changes), 8), take(batches(web, tokenizer), 5)
     assert [len(batch["index"]) for batch in found] == [64] * 3 + [20] * 5
     assert np.array_equal(order(found), order(plain)[: 3 * 64 + 5 * 20])
@@ -347,7 +357,7 @@ def noise(count=64, size=8):
 def test_flips_about_the_requested_share():
     before = noise()
     after = before.copy()
-    augment(after, 0, flip=0.5, crop=1.0, batch_size=64, rows=ALL, seed=1)
+    augment(after, 0, Augmentation(flip=0.5), batch_size=64, rows=ALL, seed=1)
     flipped = np.array([np.array_equal(a, b[:, ::-1]) for a, b in zip(after, before, strict=True)])
     same = np.array([np.array_equal(a, b) for a, b in zip(after, before, strict=True)])
     assert (flipped ^ same).all()
@@ -357,7 +367,7 @@ def test_flips_about_the_requested_share():
 def test_a_crop_is_a_square_of_the_image_resized():
     picture = noise(1, 16)
     after = picture.copy()
-    augment(after, 7, flip=0.0, crop=0.6, batch_size=1, rows=np.arange(1), seed=5)
+    augment(after, 7, Augmentation(crop=0.6), batch_size=1, rows=np.arange(1), seed=5)
     drawn = np.random.Generator(np.random.PCG64([5, 0xA06, 7])).random((4, 1))[:, 0]
     side = 16 * (0.6 + 0.4 * drawn[1])
     left, top = (16 - side) * drawn[2], (16 - side) * drawn[3]
@@ -370,5 +380,5 @@ def test_rows_are_changed_independently():
     whole = noise()
     part = whole[16:32].copy()
     for changed, rows in ((whole, ALL), (part, ALL[16:32])):
-        augment(changed, 9, flip=0.5, crop=0.7, batch_size=64, rows=rows, seed=2)
+        augment(changed, 9, Augmentation(flip=0.5, crop=0.7), batch_size=64, rows=rows, seed=2)
     assert np.array_equal(whole[16:32], part)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from jestlab.analysis.flops import clip_loss_scores_flops, deduplication_flops, norm_similarity_flops
+from jestlab.models.config.programs import NegClipLoss, SemDeDup, SoftCap
 from jestlab.models.scoring import score as methods
 from jestlab.models.scoring.score import (
     clip_scores,
@@ -31,7 +32,7 @@ def test_negcliploss_in_one_batch_is_the_equation(temperature):
     norms = [np.log(np.exp(c / temperature).sum(axis=axis)) for axis in (0, 1)]
     np.testing.assert_allclose(clip_scores(images, texts), np.diag(c), rtol=1e-5, atol=1e-7)
     expected = np.diag(c) - temperature * np.mean(norms, axis=0)
-    found = negative_clip_loss(images, texts, temperature=temperature, batch_size=100, repeats=2, seed=3)
+    found = negative_clip_loss(images, texts, NegClipLoss(batch_size=100, repeats=2), temperature, 3)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -47,7 +48,7 @@ def test_negcliploss_averages_over_random_batches(n):
         return c[i, i] - tau * 0.5 * rows
 
     expected = [np.mean([with_partner(i, j) for j in range(n) if j != i]) for i in range(n)]
-    found = negative_clip_loss(images, texts, temperature=tau, batch_size=2, repeats=600, seed=0)
+    found = negative_clip_loss(images, texts, NegClipLoss(batch_size=2, repeats=600), tau, 0)
     np.testing.assert_allclose(found, expected, atol=0.02)
 
 
@@ -73,7 +74,7 @@ def test_semdedup_in_one_cluster_is_the_authors_matrix(monkeypatch, rows):
     similar = f64(images[order]) @ f64(images[order]).T
     expected = np.empty(60)
     expected[order] = np.triu(similar, 1).max(axis=0)
-    found = duplicate_similarity(images, clusters=1, iterations=2, seed=0)
+    found = duplicate_similarity(images, SemDeDup(clusters=1, iterations=2), 0)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -83,7 +84,7 @@ def test_semdedup_keeps_one_of_each_group_of_copies():
     copies = np.repeat(originals, 4, axis=0) + 0.01 * rng.normal(size=(160, 32))
     images = (copies / np.linalg.norm(copies, axis=1, keepdims=True)).astype(np.float32)
     images = images[rng.permutation(160)]
-    kept = images[duplicate_similarity(images, clusters=8, iterations=10, seed=0) < 0.95]
+    kept = images[duplicate_similarity(images, SemDeDup(clusters=8, iterations=10), 0) < 0.95]
     assert len(kept) == 40
     assert np.all((f64(kept) @ f64(originals).T).max(axis=0) > 0.95)
 
@@ -103,10 +104,8 @@ def authors_sampling(scores, penalty, size, batch_size, rng):
 
 def test_soft_capped_sampling_draws_like_the_authors():
     scores, rng = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -4.0], np.float32), np.random.default_rng(0)
-    ours = [
-        soft_cap_counts(scores, size=20, penalty=0.5, batch_size=2, gain=1.0, seed=seed)
-        for seed in range(600)
-    ]
+    settings = SoftCap(size=20, penalty=0.5, batch_size=2, gain=1.0)
+    ours = [soft_cap_counts(scores, settings, seed) for seed in range(600)]
     theirs = [authors_sampling(scores, 0.5, 20, 2, rng) for _ in range(600)]
     assert all(counts.sum() == 20 for counts in ours)
     # Each mean has a standard error of about .06.
@@ -115,10 +114,11 @@ def test_soft_capped_sampling_draws_like_the_authors():
 
 def test_soft_capped_sampling_never_draws_scores_of_minus_infinity():
     scores = np.array([0.0, -np.inf, 5.0], np.float32)
-    counts = soft_cap_counts(scores, size=7, penalty=1.0, batch_size=100, gain=2.0, seed=0)
+    settings = SoftCap(size=7, penalty=1.0, batch_size=100, gain=2.0)
+    counts = soft_cap_counts(scores, settings, 0)
     assert counts[1] == 0 and counts.sum() == 7
     with pytest.raises(ValueError, match="no example"):
-        soft_cap_counts(scores[1:2], size=1, penalty=1.0, batch_size=1, gain=1.0, seed=0)
+        soft_cap_counts(scores[1:2], settings, 0)
 
 
 # ---- prices, against XLA's count of the FLOPs of the compiled code
@@ -131,12 +131,14 @@ WIDER = {"examples": 96, "embedding_dim": WIDE - NARROW}
     "scored, price",
     [
         (
-            lambda z: negative_clip_loss(z, z, temperature=0.1, batch_size=32, repeats=3, seed=0),
+            lambda z: negative_clip_loss(
+                z, z, NegClipLoss(batch_size=32, repeats=3, temperature=0.1), 1.0, 0
+            ),
             clip_loss_scores_flops(batch_size=32, repeats=3, **WIDER),
         ),
         (lambda z: norm_similarity(z, z[:40]), norm_similarity_flops(targets=40, **WIDER)),
         (
-            lambda z: duplicate_similarity(z, clusters=8, iterations=3, seed=0),
+            lambda z: duplicate_similarity(z, SemDeDup(clusters=8, iterations=3), 0),
             # NumPy multiplies the pairs within a cluster.
             deduplication_flops(clusters=8, iterations=3, **WIDER) - 2 * 96 * (96 // 8) * (WIDE - NARROW),
         ),

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from jestlab.models.training.tracker import NullTracker
+from jestlab.models.training.tracker import Tracker
 
 
-class Recorder(NullTracker):
+class Recorder(Tracker):
     """Keeps what a run reports; asks to stop from a step on, or raises KeyboardInterrupt at one."""
 
     def __init__(self, stop_after: int | None = None, fail_at: int | None = None):

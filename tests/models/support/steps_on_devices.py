@@ -173,7 +173,7 @@ RUN = TrainConfig.model_validate(
 
 def prepare(folder: Path) -> None:
     """Make the data that `trained` reads, and an untrained reference."""
-    web = ensure_web(RUN.data.train, RUN.web_seed, folder / "data")
+    web = ensure_web(RUN, folder / "data")
     ensure_benchmark(RUN.data.benchmark, folder / "data")
     save_parameters(folder / "reference/checkpoints", initialize(RUN.model, jax.random.key(9)))
     tokenizer = ensure_tokenizer(web, RUN.model.text.vocabulary_size)

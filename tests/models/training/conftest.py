@@ -46,8 +46,7 @@ def shared_steps():
 @pytest.fixture(scope="session")
 def web(tiny, data_cache):
     """The tiny web's folder."""
-    config = TrainConfig.model_validate(tiny)
-    return ensure_web(config.data.train, config.web_seed, data_cache)
+    return ensure_web(TrainConfig.model_validate(tiny), data_cache)
 
 
 @pytest.fixture(scope="session")

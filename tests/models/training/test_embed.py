@@ -120,7 +120,7 @@ def test_rejects_no_embeddings_and_those_of_other_data(tiny, web, whole, data_ca
     cache, data = EmbeddingCache(whole[0]), config(tiny).data
     cache.check(data, web)
     with pytest.raises(ValueError, match=r"embed with the same data.train"):
-        cache.check(data, ensure_web(data.train, 1, data_cache))
+        cache.check(data, ensure_web(config(tiny).model_copy(update={"seed": 1}), data_cache))
     with pytest.raises(ValueError, match=r"embed with the same data.recaption"):
         cache.check(data.model_copy(update={"recaption": "similarity < 0.1"}), web)
 

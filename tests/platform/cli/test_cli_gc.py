@@ -15,7 +15,7 @@ import stores_support as stores
 from click.testing import CliRunner
 from sqlalchemy import text, update
 
-from jestlab.models.config import ShapesBenchmark, ShapesWeb
+from jestlab.models.config import Data, DataConfig, ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets
 from jestlab.platform.cli import cli
 from jestlab.platform.cli.gc import generated_datasets
@@ -214,9 +214,9 @@ def test_deletes_generated_data_that_no_run_reads(lab, store):
     plans.record(store, plans.plan(kept))
     stores.folder(lab, kept)
     folders = {
-        "web": datasets.ensure_web(web, 3, lab.data),
+        "web": datasets.ensure_web(DataConfig(data=Data(train=web), seed=3), lab.data),
         "benchmark": datasets.ensure_benchmark(bench, lab.data),
-        "another seed": datasets.ensure_web(web, 4, lab.data),
+        "another seed": datasets.ensure_web(DataConfig(data=Data(train=web), seed=4), lab.data),
         "users": lab.data / "laion",
     }
     folders["users"].mkdir()

@@ -54,7 +54,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ShardIndex
     store.close_whole()
     [run] = [run for run in planned.runs if run.name == "joint"]
     settings = TrainConfig.model_validate(run.config)
-    web = ShardIndex.load(ensure_web(settings.data.train, settings.web_seed, lab.data))
+    web = ShardIndex.load(ensure_web(settings, lab.data))
     for step, batch in BATCHES.items():
         records.record(lab.root / run.directory, step, batch)
     return lab.root, web

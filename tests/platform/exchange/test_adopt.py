@@ -16,9 +16,9 @@ from jestlab.analysis import query
 from jestlab.analysis.provenance import warnings
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import adopt_store
-from jestlab.platform.exchange.adopt import Adoption, AdoptOptions
+from jestlab.platform.exchange.adopt import Adoption
 from jestlab.platform.exchange.adopt_store import Change, Placed
-from jestlab.platform.exchange.source_run import SourceRun
+from jestlab.platform.exchange.source_run import AdoptOptions, SourceRun
 from jestlab.platform.planning.identity import is_authentic, origin_fingerprint
 from jestlab.platform.store.annotations import Subject, add_note, notes, retract, retracted, tags
 from jestlab.platform.store.records import ADOPTED, RunState

@@ -15,6 +15,7 @@ from jestlab.platform.cli.export import VIEWERS
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.exchange import export as exporting
 from jestlab.platform.exchange import read_mlflow, read_tensorboard
+from jestlab.platform.exchange.source_run import AdoptOptions
 from jestlab.platform.store.store import Store
 
 Command = Callable[..., str]
@@ -45,7 +46,10 @@ def places(kind: str, folder: Path) -> list[str]:
         return sorted(f"{row['label']}/{row['seed']}" for row in rows)
     if kind == "mlflow":
         return sorted(run.name for run in read_mlflow.read(folder, raise_error))
-    return sorted("/".join(run.name.split("/")[1:]) for run in read_tensorboard.read(folder, raise_error))
+    return sorted(
+        "/".join(run.name.split("/")[1:])
+        for run in read_tensorboard.read(folder, raise_error, AdoptOptions())
+    )
 
 
 @pytest.mark.parametrize("kind", VIEWERS)

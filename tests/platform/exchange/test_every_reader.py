@@ -10,12 +10,13 @@ from tests.platform.exchange.recorded import raise_error
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import adopt
+from jestlab.platform.exchange.source_run import AdoptOptions
 
 
 def read(kind: str, path: Path) -> str:
     """Return the runs, or the error, as text."""
     try:
-        return repr([*adopt.read(kind, path, raise_error, adopt.AdoptOptions())])
+        return repr([*adopt.read(kind, path, raise_error, AdoptOptions())])
     except UserError as error:
         return str(error)
 

@@ -15,11 +15,12 @@ from tests.platform.exchange.recorded import raise_error
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import read_tables
-from jestlab.platform.exchange.source_run import MetricLog, Report, SourceRun
+from jestlab.platform.exchange.source_run import AdoptOptions, MetricLog, Report, SourceRun
 
 
 def read(path: Path, report: Report = raise_error, **options: Any) -> Iterator[SourceRun]:
-    return read_tables.read(path, report, **options)
+    texts = {name: ",".join(value) if isinstance(value, list) else value for name, value in options.items()}
+    return read_tables.read(path, report, AdoptOptions(**texts))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.platform.exchange.recorded import raise_error
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange import read_tensorboard as tensorboard
-from jestlab.platform.exchange.source_run import MetricLog, SourceRun
+from jestlab.platform.exchange.source_run import AdoptOptions, MetricLog, SourceRun
 
 tb_writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
 from tensorboard.compat.proto.event_pb2 import Event  # noqa: E402
@@ -39,7 +39,7 @@ def event_file(folder: Path) -> Path:
 
 
 def by_name(path: Path) -> dict[str, SourceRun]:
-    return {run.name: run for run in tensorboard.read(path, raise_error)}
+    return {run.name: run for run in tensorboard.read(path, raise_error, AdoptOptions())}
 
 
 def write_values(folder: Path, *steps: list[Any]) -> None:
@@ -64,9 +64,9 @@ def test_each_folder_is_a_run(logs):
     assert run.host is not None and run.host in event_file(logs / "b").name
     assert run.began is not None and run.ended is not None and run.began <= run.ended
     assert runs["b"].config == {}
-    (run,) = tensorboard.read(logs / "pilot" / "a", raise_error)
+    (run,) = tensorboard.read(logs / "pilot" / "a", raise_error, AdoptOptions())
     assert (run.name, run.origin) == ("a", "tensorboard:a")
-    origins = [run.origin for run in tensorboard.read(logs, raise_error, source="old")]
+    origins = [run.origin for run in tensorboard.read(logs, raise_error, AdoptOptions(source="old"))]
     assert origins == ["tensorboard:old/b", "tensorboard:old/pilot/a"]
 
 
@@ -80,7 +80,7 @@ def test_scalars_as_tensors(tmp_path):
     huge = make_tensor_proto(1.0, dtype="float32")
     huge.tensor_shape.dim.add(size=2**40)
     write_values(tmp_path / "run", *steps, [Summary.Value(tag="loss", tensor=huge)])
-    (run,) = tensorboard.read(tmp_path, raise_error)
+    (run,) = tensorboard.read(tmp_path, raise_error, AdoptOptions())
     assert list(run.metrics) == ["loss"]
     assert [*run.metrics["loss"]] == [0, 1]
     assert [*run.metrics["loss"].values()] == [0.5, 0.25]
@@ -98,7 +98,7 @@ def test_a_damaged_file_is_read_up_to_there_and_reported(tmp_path, logs, data):
         changed += bytes(data.draw(st.sampled_from([0, 40])))
     (folder / "events.out.tfevents.1700000000.x").write_bytes(changed)
     try:
-        (run,) = tensorboard.read(folder, raise_error)
+        (run,) = tensorboard.read(folder, raise_error, AdoptOptions())
     except UserError as error:
         assert "\n" not in str(error)
         return
@@ -118,7 +118,7 @@ def test_a_restarted_writer_replaces_what_tensorboard_replaces(tmp_path):
     with SummaryWriter(folder, purge_step=5, filename_suffix=".2") as writer:
         for step in (5, 6, 7):
             writer.add_scalar("loss", 0.55, step)
-    (run,) = tensorboard.read(tmp_path, raise_error)
+    (run,) = tensorboard.read(tmp_path, raise_error, AdoptOptions())
     theirs = EventAccumulator(folder)
     theirs.Reload()
     for tag, curve in run.metrics.items():
@@ -134,7 +134,7 @@ def test_a_restart_keeps_the_results_of_hyperparameters_which_replace_no_curve(t
             for step in range(first, 4):
                 writer.add_scalar("loss", 1.0 + first, step)
             writer.add_hparams({"lr": 0.5}, {"final": 0.25, "loss": 9.0})
-    [run] = tensorboard.read(tmp_path, raise_error)
+    [run] = tensorboard.read(tmp_path, raise_error, AdoptOptions())
     assert [*run.metrics["final"].values()] == [0.25]
     assert [*run.metrics["loss"].values()] == [1.0, 1.0, 3.0, 3.0]
     assert run.left_out[MetricLog.REPLACED] >= 2

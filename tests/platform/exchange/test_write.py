@@ -16,19 +16,18 @@ from tests.platform.exchange import recorded
 from tests.platform.exchange.recorded import HOSTILE, JOINT, LABEL, as_text, result
 
 from jestlab.analysis.configs import flat
-from jestlab.platform.exchange import export, read_mlflow, read_tensorboard
+from jestlab.platform.exchange import adopt, export
 from jestlab.platform.exchange.export import ExportedRun
-from jestlab.platform.exchange.source_run import Score, SourceRun
+from jestlab.platform.exchange.source_run import AdoptOptions, Score, SourceRun
 from jestlab.platform.store.records import RunState
 
-READERS: dict[str, Any] = {"mlflow": read_mlflow.read, "tensorboard": read_tensorboard.read}
 TABLES = ("runs", "metrics", "evaluations")
 
 
 def written(kind: str, out: Path, *runs: ExportedRun) -> dict[str, SourceRun]:
     """Write runs and read them back, by name."""
     export.write(kind, runs, out)
-    return {run.name: run for run in READERS[kind](out, recorded.raise_error)}
+    return {run.name: run for run in adopt.read(kind, out, recorded.raise_error, AdoptOptions())}
 
 
 def tags(run: SourceRun) -> dict[str, str]:

@@ -35,7 +35,10 @@ def test_a_lab_has_one_id_whoever_makes_it_and_wherever_it_moves(root):
     moved = root.rename(root.with_name("moved"))
     [before], after = made, identify(Lab.find(moved))
     assert after.uid == before.uid
-    assert (before.place, after.place) == (f"{host_name()}:{root}", f"{host_name()}:{moved}")
+    assert [(each.host, each.address) for each in (before, after)] == [
+        (host_name(), str(root)),
+        (host_name(), str(moved)),
+    ]
     (moved / "lab.id").write_text("me")
     with pytest.raises(UserError, match=r"lab\.id contains no lab id: delete it"):
         identify(Lab.find(moved))
@@ -45,7 +48,7 @@ def test_a_lab_in_a_bucket_is_known_by_its_address():
     one, two = (Lab.find(f"gs://bucket/{name}", "postgresql://host/db") for name in ("one", "two"))
     made = identify(one)
     assert made == known_id(one)
-    assert made.place == "gs://bucket/one"
+    assert (made.host, made.address) == (None, "gs://bucket/one")
     assert identify(two).uid != made.uid
 
 

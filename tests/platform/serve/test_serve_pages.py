@@ -17,8 +17,8 @@ from sqlalchemy import text, update
 from tests.platform.serve.conftest import STUDY, record
 from tests.waiting import wait_until
 
-from jestlab.platform.exchange.adopt import Adoption, AdoptOptions
-from jestlab.platform.exchange.source_run import SourceRun
+from jestlab.platform.exchange.adopt import Adoption
+from jestlab.platform.exchange.source_run import AdoptOptions, SourceRun
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import detached
 from jestlab.platform.launch.status import Watch
@@ -311,7 +311,8 @@ def test_numbers_that_json_lacks_are_gaps(lab, client, odd):
             for step, value in enumerate((1.0, odd, 0.5), start=1):
                 metrics = {"loss": value, "seconds": value, "examples_seen": value, "toy/huge": 1e308}
                 attempt.log(step, metrics)
-                attempt.evaluation(step, 64 * step, value, {"toy/score": value}, seconds=value)
+                known = value if math.isfinite(value) else None
+                attempt.evaluation(step, 64 * step, known, {"toy/score": value}, seconds=known)
             attempt.progress(3, 3)
             attempt.complete()
     asks, name = client(lab), f"/run/{run.fingerprint}"

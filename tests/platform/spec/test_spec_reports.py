@@ -2,6 +2,7 @@
 
 from jestlab.analysis.claims import Side
 from jestlab.analysis.figures import Sheet
+from jestlab.analysis.shape import Shape
 from jestlab.platform.spec import StudySpec, claim, load, table
 from jestlab.platform.spec.expand import expand
 from jestlab.platform.spec.options import custom_code_in
@@ -41,11 +42,11 @@ def test_table_options():
     }  # fmt: skip
     once = study(table(**options))
     assert StudySpec.parse(once.to_dict()) == once
-    shape = once.reports[0].shape
+    [shape] = once.reports
     assert {name: getattr(shape, name) for name in options} == options | {
         "columns": ("scores", "delta"), "rows": ("joint",),
     }  # fmt: skip
-    assert study(table()).reports[0].shape == type(shape)()
+    assert Shape(**dict(study(table()).reports[0])) == Shape()
     assert expand(study(table(name="comparison", rows=["SigLIP B", "joint"])))
 
 

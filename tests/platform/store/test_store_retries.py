@@ -119,7 +119,7 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
         elif states or steps:
             after = resumed if states else steps[0] - (not progress_first)
         attempt.log(0, {attempted: 1.0})
-        attempt.artifact(attempted, folder / "model", folder)
+        attempt.artifact(attempted, folder / "model")
         if data.draw(st.booleans(), "writes at once"):
             attempt.flush()
         if states:
@@ -138,7 +138,7 @@ def test_results_are_those_of_the_surviving_history(data, tmp_path_factory, hist
     last = plans.begun(store, run, folder)
     if data.draw(st.booleans(), "the last attempt reports values of the whole run only"):
         last.log(0, {"last": 1.0})
-        last.artifact("last", folder / "model", folder)
+        last.artifact("last", folder / "model")
         surviving, early = {}, {"last"}
     last.complete()
     where = f"WHERE fingerprint = '{run.fingerprint}'"

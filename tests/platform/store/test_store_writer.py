@@ -119,7 +119,7 @@ def test_the_last_write_of_a_step_wins(store, attempt, tmp_path):
 def test_nan_and_unknown_costs_are_stored_as_null_and_infinity_unchanged(store, attempt):
     attempt.log(1, {"nan": math.nan, "plus": math.inf, "minus": -math.inf, "numpy": np.float32(0.5)})
     attempt.evaluation(1, None, None, {"shapes/zero_shot": math.nan})
-    attempt.evaluation(2, 20, math.nan, {"shapes/zero_shot": 0.2}, seconds=1.5)
+    attempt.evaluation(2, 20, None, {"shapes/zero_shot": 0.2}, seconds=1.5)
     attempt.complete()
     found = {name: value for name, _, value in points(store)}
     assert found == {"nan": None, "plus": math.inf, "minus": -math.inf, "numpy": 0.5}
@@ -315,8 +315,8 @@ def test_a_refused_value_of_an_earlier_attempt_fails_the_run(store, unreliable, 
 def test_only_the_same_process_takes_an_attempt_up_again(store, unreliable, tmp_path):
     """It can't know whether the first try succeeded if its answer was lost."""
     begin = functools.partial(
-        WorkerAttempt, unreliable, RUN.fingerprint, plans.claimed(store, RUN), directory=tmp_path,
-        provenance=plans.HERE, handle="host:1:2:log.txt",
+        WorkerAttempt, unreliable, RUN.fingerprint, plans.claimed(store, RUN), root=tmp_path,
+        directory=tmp_path, provenance=plans.HERE, handle="host:1:2:log.txt",
     )  # fmt: skip
     unreliable.loses_answer = lambda: True
     with pytest.raises(StoreUnreachable):
@@ -372,16 +372,16 @@ def test_artifacts_have_a_size_and_a_digest(store, attempt, tmp_path):
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     (tmp_path / "folder" / "a.txt").write_bytes(b"one")
     (tmp_path / "folder" / "deep" / "b.txt").write_bytes(b"two")
-    attempt.artifact("file", tmp_path / "folder" / "deep" / "b.txt", tmp_path)
+    attempt.artifact("file", tmp_path / "folder" / "deep" / "b.txt")
     attempt.flush()
-    attempt.artifact("file", tmp_path / "folder" / "a.txt", tmp_path)  # replaces it
-    attempt.artifact("folder", tmp_path / "folder", tmp_path)
+    attempt.artifact("file", tmp_path / "folder" / "a.txt")  # replaces it
+    attempt.artifact("folder", tmp_path / "folder")
     attempt.flush()
     assert rows(store, "SELECT name, uri, size, sha256 FROM artifact ORDER BY name") == [
         ("file", "folder/a.txt", 3, hashlib.sha256(b"one").hexdigest()),
         ("folder", "folder", 6, hashlib.sha256(b"a.txt\0onedeep/b.txt\0two").hexdigest()),
     ]
     with pytest.raises(ValueError, match="outside the lab"):
-        attempt.artifact("passwords", Path("/etc/passwd"), tmp_path)
+        attempt.artifact("passwords", Path("/etc/passwd"))
     with pytest.raises(ValueError, match="nothing at"):
-        attempt.artifact("missing", tmp_path / "missing", tmp_path)
+        attempt.artifact("missing", tmp_path / "missing")

@@ -113,6 +113,7 @@ def begun(
         store,
         run.fingerprint,
         number,
+        root=directory or Path("nowhere"),
         directory=directory or Path("nowhere"),
         provenance=HERE,
         handle="host:1:2:log.txt",

@@ -236,7 +236,7 @@ class _Contents:
                 if is_table:
                     given = {key: value for key, value in options.items() if key in _TABLE_OPTIONS}
                     table = named_table(
-                        self.store, name, [experiment], own=self.makers["own"], shape=Shape.of(options),
+                        self.store, name, [experiment], own=self.makers["own"], shape=Shape(**options),
                         with_published=options.get("published", True), **given,
                     )  # fmt: skip
                     if any(table.markdown() == other.table.markdown() for other in self.tables):

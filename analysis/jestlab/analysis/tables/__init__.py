@@ -14,6 +14,7 @@ from ..errors import RequestError
 from ..frames import Frames
 from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
+from ..shape import Shape
 from ..tuned import BestOf, with_best
 from ..units import near, some
 from .claims import claims_table
@@ -21,7 +22,6 @@ from .core import Table
 from .custom import custom_table
 from .final_results import Finals, finals
 from .paper import LAYOUTS, paper_table
-from .shape import Shape
 from .summary import speedup_table, summary
 
 __all__ = [

@@ -18,6 +18,7 @@ from ..errors import RequestError
 from ..files import Format, to_csv
 from ..intervals import direction, paired
 from ..provenance.warnings import MIXED, Origins
+from ..shape import Width
 from ..units import MISSING as MISSING
 from ..units import nearest, some
 from . import formats, latex
@@ -33,9 +34,6 @@ BEST = "the best, if its paired interval against the runner-up excludes 0"
 
 ESSENTIAL = 100
 """Importance of columns that are always shown."""
-
-Width = Literal["auto", "column", "text"]
-"""Width in LaTeX: one column of the paper, the whole text, or (auto) one column if the table fits it."""
 
 
 @dataclass(frozen=True)

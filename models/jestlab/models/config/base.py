@@ -16,8 +16,19 @@ from jestlab.models.extensions import Kind, check_name
 ELSEWHERE = {"elsewhere": True}
 """Validation context of configs that another machine planned: their custom code may be missing here."""
 
-RunName = Annotated[str, Field(min_length=1, json_schema_extra={"names_a_run": True})]
-"""Another run of the study, which runs first. In identities, its fingerprint replaces the name."""
+
+def run_of(*programs: str) -> Any:
+    """Declare the name of another run of the study, which has one of these programs and runs first.
+
+    In identities, the run's fingerprint replaces the name.
+    """
+    return Field(min_length=1, json_schema_extra={"names_a_run": [*programs]})
+
+
+TowersName = Annotated[str, run_of("train", "weights")]
+ReferenceName = Annotated[str, run_of("train", "weights", "embed")]  # `embed` has cached a reference
+EmbeddingsName = Annotated[str, run_of("embed")]
+ScoresName = Annotated[str, run_of("score")]
 
 LocalPath = Annotated[str, Field(min_length=1, json_schema_extra={"is_path": True})]
 """A file or folder. In a YAML spec, a relative path starts at the folder of the spec."""

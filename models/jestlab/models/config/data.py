@@ -16,7 +16,7 @@ from jestlab.models.config.base import (
     NamesCode,
     Options,
     RunConfig,
-    RunName,
+    ScoresName,
     Section,
     Seed,
     custom_code,
@@ -167,7 +167,7 @@ class Data(Section):
     """
 
     train: ShapesWeb | ShardFolder | CustomReader = Field(default=ShapesWeb(), discriminator="kind")
-    scores: RunName | None = None
+    scores: ScoresName | None = None
     filter: str | None = None
     recaption: str | None = None
     repeat: str | None = None

@@ -10,14 +10,16 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 from jestlab.models.config.base import (
     NO_OPTIONS,
     SCORING_LOSSES,
+    EmbeddingsName,
     Extension,
     LoaderRuntime,
     LocalPath,
     Options,
+    ReferenceName,
     RunConfig,
-    RunName,
     Section,
     Seed,
+    TowersName,
     takes,
 )
 from jestlab.models.config.data import SCORES, DataConfig
@@ -61,7 +63,7 @@ class EmbedConfig(DataConfig):
         seed: Number of the replicate. It only affects the synthetic web. Set `seeds` of the study instead.
     """
 
-    reference: RunName
+    reference: TowersName
     precision: Literal["float32", "float16"] = "float32"
     runtime: EmbedRuntime = EmbedRuntime()
 
@@ -142,8 +144,8 @@ class ScoreConfig(RunConfig):
         seed: Number of the replicate. Set `seeds` of the study instead.
     """
 
-    embeddings: RunName
-    target: RunName | None = None
+    embeddings: EmbeddingsName
+    target: EmbeddingsName | None = None
     negcliploss: NegClipLoss = NegClipLoss()
     normsim: NormSim = NormSim()
     semdedup: SemDeDup = SemDeDup()
@@ -190,8 +192,8 @@ class DiagnoseConfig(DataConfig):
         columns: Metadata columns. The selected examples are counted by their values.
     """
 
-    learner: RunName
-    reference: RunName | None = None
+    learner: TowersName
+    reference: ReferenceName | None = None
     criterion: CriterionName = "learnability"
     criterion_options: Options = NO_OPTIONS
     loss: LossName = "sigmoid"

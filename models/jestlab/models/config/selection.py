@@ -15,7 +15,7 @@ from jestlab.models.config.base import (
     Fraction,
     NamesCode,
     Options,
-    RunName,
+    ReferenceName,
     ScoringLoss,
     Section,
     takes,
@@ -72,7 +72,7 @@ class Selection(Section):
     sweeps: PositiveInt = 4
     concepts: tuple[str, ...] = ()
     until: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    reference: RunName | None = None
+    reference: ReferenceName | None = None
 
     @model_validator(mode="after")
     def _check_reference(self) -> Selection:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.config.data import SYNTHETIC_CAPTION
+from jestlab.models.config.data import SYNTHETIC_CAPTION, Data
 from jestlab.models.data.files import map_array, open_derived, shard_files
 from jestlab.models.data.filters import Filter
 from jestlab.models.data.metadata import (
@@ -44,18 +44,17 @@ Derived = TypeVar("Derived")
 
 def choose(
     index: ShardIndex,
-    filter: str | None,
-    recaption: str | None,
+    data: Data,
     columns: Columns | None = None,
-    repeat: str | None = None,
+    *,
+    repeats: bool = False,
     damaged_share: float | None = None,
 ) -> tuple[Ints | None, Recaptions | None]:
     """Choose the examples that a run reads, and their synthetic captions.
 
     Args:
-        filter: See `select`, as `columns`.
-        recaption: See `recaptions`; None: no example is re-captioned.
-        repeat: See `repeated`; None: every example is read once.
+        data: Its filter is that of `select`, as `columns`; its recaption that of `recaptions`.
+        repeats: Whether examples are repeated as `data` says: see `repeated`.
         damaged_share: See `ShardIndex.check`, which is called first; None: it is not called.
 
     Returns:
@@ -65,6 +64,7 @@ def choose(
     Raises:
         ValueError: As in `select`, `recaptions`, `repeated`, and `ShardIndex.check`, or no example is left.
     """
+    filter, recaption, repeat = data.filter, data.recaption, data.repeat if repeats else None
     if damaged_share is not None:
         names = {*([] if filter is None else Filter.parse(filter).columns), repeat} - {None}
         index.check(damaged_share, without_metadata(index) if names - {*(columns or {})} else 0)

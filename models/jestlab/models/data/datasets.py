@@ -1,7 +1,7 @@
 """Turn a config's data section into a folder of shards: run a custom reader, generate, or check a folder.
 
 Custom readers need no edit here (docs/how-to/extend-training.md). To add a kind of training data, add its
-settings and identity to `config.data`, its branch to `ensure_web`, its folder to `web_name` and `MADE`, and
+settings and identity to `config.data`, its branch to `ensure_web`, its folder to `_web_name` and `MADE`, and
 its digest, checks, size, and garbage collection to platform/: `programs.builtin`, `.checks`, `.pricing`, and
 `cli.gc`.
 """
@@ -19,8 +19,8 @@ from jestlab.models import extensions
 from jestlab.models.config import (
     SHAPES_GENERATOR,
     BenchmarkFolder,
-    Code,
     CustomReader,
+    DataConfig,
     ShapesBenchmark,
     ShapesWeb,
     ShardFolder,
@@ -40,23 +40,18 @@ MADE = re.compile(r"(shapes-(web|benchmark)|own-web)-[0-9a-f]{8}")
 _CONTENT = (".tar", ".parquet", ".txt")  # files that the digest of a folder includes
 
 
-def ensure_web(
-    settings: ShapesWeb | ShardFolder | CustomReader,
-    seed: int,
-    cache: Path,
-    code: Mapping[str, Code] | None = None,
-) -> Path:
+def ensure_web(config: DataConfig, cache: Path) -> Path:
     """Return the folder of shards to train on; make it if it is synthetic, or a reader's, and missing.
 
     Args:
-        seed: Of the synthetic web, unless its settings have one.
+        config: The run. A reader's shards depend on its code.
         cache: Where made data are stored, in folders whose names depend on the settings.
-        code: Code of the run by name; a reader's shards depend on its code.
 
     Raises:
         FileNotFoundError: The user's folder is missing or contains no shards.
         ValueError: The data differ from their recorded digest, or a reader yields an invalid example.
     """
+    settings = config.data.train
     if isinstance(settings, ShardFolder):
         folder = Path(settings.path)
         ShardIndex.load(folder)
@@ -73,10 +68,10 @@ def ensure_web(
             path = {} if settings.path is None else {"path": settings.path}
             write_shards(partial, read(**path, **settings.options), f"reader {settings.function}")
         else:
-            shapes.make_web(partial, settings, seed if settings.seed is None else settings.seed)
+            shapes.make_web(partial, settings, config.web_seed)
         ShardIndex.load(partial)
 
-    return build_once(cache / web_name(settings, seed, code), build)
+    return build_once(cache / _web_name(config, settings), build)
 
 
 def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -> Path:
@@ -93,24 +88,28 @@ def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -
         _check_digest(folder, settings.digest)
         return folder
     return build_once(
-        cache / benchmark_name(settings), lambda partial: shapes.make_benchmark(partial, settings)
+        cache / _benchmark_name(settings), lambda partial: shapes.make_benchmark(partial, settings)
     )
 
 
-def web_name(settings: ShapesWeb | CustomReader, seed: int, code: Mapping[str, Code] | None = None) -> str:
-    """Return the name of the folder that `ensure_web` makes."""
+def made_names(config: DataConfig) -> set[str]:
+    """Return the names of the folders that are made for a run."""
+    train, benchmark = config.data.train, config.data.benchmark
+    names = set() if isinstance(train, ShardFolder) else {_web_name(config, train)}
+    return names if isinstance(benchmark, BenchmarkFolder) else names | {_benchmark_name(benchmark)}
+
+
+def _web_name(config: DataConfig, settings: ShapesWeb | CustomReader) -> str:
     if isinstance(settings, CustomReader):
         made_from = settings.model_dump(mode="json", exclude={"function", "examples"})
         if settings.path_digest is not None:
             del made_from["path"]
-        known = (code or {}).get(settings.function)
+        known = config.code.get(settings.function)
         return _name("own-web", made_from | {"code": known.digest if known else settings.function})
-    seed = seed if settings.seed is None else settings.seed
-    return _name("shapes-web", {**settings.model_dump(mode="json"), "seed": seed})
+    return _name("shapes-web", {**settings.model_dump(mode="json"), "seed": config.web_seed})
 
 
-def benchmark_name(settings: ShapesBenchmark) -> str:
-    """Return the name of the folder that `ensure_benchmark` makes."""
+def _benchmark_name(settings: ShapesBenchmark) -> str:
     return _name("shapes-benchmark", settings.model_dump(mode="json"))
 
 

@@ -114,7 +114,7 @@ class EmbeddingCache:
                     f"{self._directory}: embeddings with another {key} ({mine}) than the run that selects "
                     f"({theirs}): embed with the same {key}"
                 )
-        chosen, _ = choose(ShardIndex.load(folder), data.filter, data.recaption, columns)
+        chosen, _ = choose(ShardIndex.load(folder), data, columns)
         wanted = np.arange(self.about.examples) if chosen is None else chosen
         if len(absent := wanted[self._status[wanted] == _ABSENT]):
             raise ValueError(f"{self._problem(absent[0])} ({len(absent)} of the run's examples are missing)")

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.models.config import Augmentation, Data, TwoTowers
+from jestlab.models.config.base import LoaderRuntime
 from jestlab.models.data.augmentation import augment
 from jestlab.models.data.curation import Columns, Recaptions, choose
 from jestlab.models.data.images import Pixels, ensure_decoded, read_images
@@ -30,6 +32,7 @@ Words = npt.NDArray[np.uint64]
 Lookup = Callable[[Ints], npt.NDArray[Any]]
 """Global example numbers, int64[B] → an array [B, ...] with a row for each."""
 
+_UNCHANGED = Augmentation()
 _ROUNDS = 12
 _FEW = 8  # examples: the network's rounds cannot reach some permutations of so few
 _BATCHES_AHEAD = 4
@@ -56,25 +59,20 @@ class BatchLayout(NamedTuple):
 
 def training_batches(
     folder: Path,
+    data: Data,
+    towers: TwoTowers,
+    runtime: LoaderRuntime,
     *,
-    filter: str | None,
-    recaption: str | None = None,
-    repeat: str | None = None,
     columns: Columns | None = None,
     tokenizer: Tokenizer,
-    image_size: int,
-    text_length: int,
     batch_size: int,
     together: int = 1,
     seed: int,
-    flip: float = 0.0,
-    crop: float = 1.0,
+    augmentation: Augmentation = _UNCHANGED,
     reference_tokenizer: tuple[Tokenizer, int] | None = None,
     lookups: Mapping[str, Lookup] | None = None,
     rows: slice | None = None,
     later: BatchLayout | None = None,
-    threads: int = 1,
-    damaged_share: float = 0.01,
     decoded_bytes: int = 0,
 ) -> grain.DatasetIterator[Batch]:
     """Iterate over batches endlessly: reshuffled each epoch, every example once per epoch; a batch may span
@@ -88,20 +86,18 @@ def training_batches(
     resumed runs and all processes agree.
 
     Args:
-        filter: See `curation.choose`, as `recaption`, `repeat`, and `columns`.
-        image_size: Side in pixels.
-        text_length: L, tokens.
+        folder: The shards of `data.train`.
+        data: Which examples are read; see `curation.choose`, as `columns`.
+        towers: The sizes of images and texts.
+        runtime: Its threads load one batch each. Its share of damaged examples is of all when the index is
+            made, and of those read when they are decoded, beyond three standard deviations of chance.
         batch_size: B, of the batch that all processes load together.
         together: Number of examples that are compared with each other, and must be different.
         seed: Of the order and of augmentations; independent of all other random draws.
-        flip: See `augment`, as `crop`.
         reference_tokenizer: Tokenizer and length in tokens of a reference model with another tokenizer.
         lookups: Functions for more arrays of a batch, by name.
         rows: The rows of each batch that this process loads; all by default. B is their number below.
         later: The layout from some batch on. The order of the examples stays the same.
-        threads: Number of batches that are loaded at once.
-        damaged_share: Maximum share of damaged examples: of all when the index is made, and of those read
-            when they are decoded, beyond three standard deviations of chance.
         decoded_bytes: Maximum size of all images at which they are decoded once for all runs.
 
     Returns:
@@ -116,9 +112,9 @@ def training_batches(
     """
     import grain
 
-    index = ShardIndex.load(folder)
-    chosen, captions = choose(index, filter, recaption, columns, repeat, damaged_share)
-    images = _Images(index, chosen, seed, image_size, damaged_share, decoded_bytes)
+    index, share = ShardIndex.load(folder), runtime.damaged_share
+    chosen, captions = choose(index, data, columns, repeats=True, damaged_share=share)
+    images = _Images(index, chosen, seed, towers.vision.image_size, share, decoded_bytes)
     left = np.arange(len(index)) if chosen is None else np.unique(chosen)
     different = len(left) if images.decoded is None else int(images.decoded.whole[left].sum())
     if different < together:
@@ -129,10 +125,10 @@ def training_batches(
     of_a_batch = len(np.unique(images.numbers(np.arange(together))))
     if 2 * of_a_batch < together:
         raise ValueError(
-            f"repeat {repeat!r}: a batch of {together:,} examples of {folder} would have {of_a_batch:,} "
+            f"repeat {data.repeat!r}: a batch of {together:,} examples of {folder} would have {of_a_batch:,} "
             "different ones, and copies of them: lower its largest values, or the batch size"
         )
-    tokenizers = {"text": (tokenizer, text_length)}
+    tokenizers = {"text": (tokenizer, towers.text.length)}
     if reference_tokenizer is not None:
         tokenizers["reference_text"] = reference_tokenizer
     texts = _Texts(index, captions, tokenizers)
@@ -143,14 +139,15 @@ def training_batches(
         here = np.arange(layout.batch_size)[layout.rows]
         start = layout.first * batch_size + (number - layout.first) * layout.batch_size
         examples, pixels = images(start + here, layout.batch_size)
-        if flip > 0.0 or crop < 1.0:
+        if augmentation != _UNCHANGED:
             size = layout.batch_size
-            augment(pixels, number, flip=flip, crop=crop, batch_size=size, rows=here, seed=seed)
+            augment(pixels, number, augmentation, batch_size=size, rows=here, seed=seed)
         found = {name: lookup(examples) for name, lookup in (lookups or {}).items()}
         return {"image": pixels, "index": examples, **texts(examples), **found}
 
     # Grain sees only the numbers of batches, and each is loaded as a whole: per example, Grain costs as
     # much as decoding, and Grain's shuffle would add 13 µs.
+    threads = runtime.loader_threads
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=max(_BATCHES_AHEAD, threads))
     return iter(grain.MapDataset.range(_FOREVER).map(load).to_iter_dataset(options))
 

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.stats
 
 from jestlab.models.config import ScoreConfig
+from jestlab.models.config.programs import NegClipLoss, SemDeDup, SoftCap
 from jestlab.models.data.embeddings import EmbeddingCache, Rows
 from jestlab.models.scoring.columns import Column
 from jestlab.models.selection import Embeddings
@@ -43,7 +44,7 @@ def score(
         FileNotFoundError: A folder holds no embeddings.
         ValueError: Embeddings are incomplete, or of different widths.
     """
-    cache, negcliploss, semdedup = EmbeddingCache(embeddings), config.negcliploss, config.semdedup
+    cache, seed = EmbeddingCache(embeddings), config.seed
     known = cache.embedded()
     images, texts = cache.images(known), cache.texts(known)
     theirs = None if target is None else EmbeddingCache(target)
@@ -52,7 +53,7 @@ def score(
             f"target: its embeddings are {theirs.about.width} wide, those of the data "
             f"{cache.about.width}: embed both with the same reference"
         )
-    parts = negcliploss.repeats + semdedup.iterations + 1 + (theirs is not None)
+    parts = config.negcliploss.repeats + config.semdedup.iterations + 1 + (theirs is not None)
     completed = itertools.count()
 
     def advance() -> None:
@@ -62,21 +63,9 @@ def score(
     found = {
         "clip_score": clip_scores(images, texts),
         "negcliploss": negative_clip_loss(
-            images,
-            texts,
-            temperature=negcliploss.temperature or 1.0 / cache.about.temperature,
-            batch_size=negcliploss.batch_size,
-            repeats=negcliploss.repeats,
-            seed=config.seed,
-            advance=advance,
+            images, texts, config.negcliploss, 1.0 / cache.about.temperature, seed, advance
         ),
-        "semdedup": duplicate_similarity(
-            images,
-            clusters=semdedup.clusters_of(len(known)),
-            iterations=semdedup.iterations,
-            seed=config.seed,
-            advance=advance,
-        ),
+        "semdedup": duplicate_similarity(images, config.semdedup, seed, advance),
     }
     advance()
     if theirs is not None:
@@ -88,14 +77,7 @@ def score(
         found[f"{name}_rank"] = np.asarray(lower / len(values), np.float32)
     soft_cap = config.soft_cap
     if soft_cap.of is not None:
-        found["soft_cap"] = soft_cap_counts(
-            found[soft_cap.of],
-            size=soft_cap.size or len(known),
-            penalty=soft_cap.penalty,
-            batch_size=soft_cap.batch_size,
-            gain=soft_cap.gain,
-            seed=config.seed,
-        )
+        found["soft_cap"] = soft_cap_counts(found[soft_cap.of], soft_cap, seed)
     columns = {name: np.full(cache.about.examples, np.nan, np.float32) for name in found}
     for name, values in found.items():
         columns[name][known] = values
@@ -110,10 +92,8 @@ def clip_scores(images: Rows, texts: Rows) -> Rows:
 def negative_clip_loss(
     images: Rows,
     texts: Rows,
-    *,
+    settings: NegClipLoss,
     temperature: float,
-    batch_size: int,
-    repeats: int,
     seed: int,
     advance: Callable[[], Any] = lambda: None,
 ) -> Rows:
@@ -131,17 +111,17 @@ def negative_clip_loss(
     Args:
         images: float32 [n, E], unit embeddings.
         texts: float32 [n, E], of the same pairs.
-        temperature: τ.
-        batch_size: b; a smaller data set is one batch.
-        repeats: K.
+        settings: b, K, and τ; a data set smaller than b is one batch.
+        temperature: τ if the settings don't have it.
         advance: Called after each division.
 
     Returns:
         float32 [n]; higher is better.
     """
     n = len(images)
-    size = min(batch_size, n)
+    size, repeats = min(settings.batch_size, n), settings.repeats
     norms, rng = np.zeros(n), np.random.default_rng(seed)
+    temperature = settings.temperature or temperature
 
     @jax.jit
     def log_sums(image: jax.Array, text: jax.Array) -> jax.Array:
@@ -185,7 +165,7 @@ def norm_similarity(images: Rows, targets: Rows, norm: Literal[2, "inf"] = "inf"
 
 
 def duplicate_similarity(
-    images: Rows, *, clusters: int, iterations: int, seed: int, advance: Callable[[], Any] = lambda: None
+    images: Rows, settings: SemDeDup, seed: int, advance: Callable[[], Any] = lambda: None
 ) -> Rows:
     """Compute SemDeDup: the largest cosine of each image with an earlier image of its cluster.
 
@@ -201,15 +181,16 @@ def duplicate_similarity(
 
     Args:
         images: float32 [n, E], unit embeddings.
-        clusters: Number of clusters, at most n.
-        iterations: Iterations of k-means; `advance` is called after each.
+        settings: The clusters and the iterations of k-means.
         seed: Seed of the first centroids.
+        advance: Called after each iteration.
 
     Returns:
         float32 [n], from 0 to 1; 0 for the first image of a cluster.
     """
+    clusters = settings.clusters_of(len(images))
     centroids = images[np.random.default_rng(seed).choice(len(images), clusters, replace=False)]
-    for _ in range(iterations):
+    for _ in range(settings.iterations):
         members, _ = _by_rows(_nearest, images, centroids, ROWS)
         sums = np.zeros(centroids.shape)
         np.add.at(sums, members, images)
@@ -249,9 +230,7 @@ def _by_rows(function: Callable[..., Any], images: Rows, others: Rows, size: int
     return jax.tree.map(lambda *blocks: np.concatenate(blocks)[:n], *results)
 
 
-def soft_cap_counts(
-    scores: Rows, *, size: int, penalty: float, batch_size: int, gain: float, seed: int
-) -> Rows:
+def soft_cap_counts(scores: Rows, settings: SoftCap, seed: int) -> Rows:
     """Draw a data set by soft-capped sampling, and count how often each example is drawn.
 
     Filter Like You Test (Shechter & Carmon, 2025, arXiv:2503.08805): good examples may be drawn again, but
@@ -262,26 +241,23 @@ def soft_cap_counts(
 
     Args:
         scores: float32 [n]; −inf for examples that are never drawn.
-        size: Number of draws.
-        penalty: α.
-        batch_size: Draws between penalties, at most the number of examples that can be drawn.
-        gain: Factor on the scores.
+        settings: α is the penalty. Batches are at most as large as the number of examples that can be drawn.
 
     Returns:
-        float32 [n], whole numbers whose sum is `size`.
+        float32 [n], whole numbers whose sum is the size, by default n.
 
     Raises:
         ValueError: All scores are −inf.
     """
-    logits = gain * scores.astype(np.float64)
+    logits = settings.gain * scores.astype(np.float64)
     able = int(np.isfinite(logits).sum())
     if not able:
         raise ValueError("soft-capped sampling of no example: all scores are −inf")
     counts, rng = np.zeros(len(scores), np.int64), np.random.default_rng(seed)
-    while left := size - int(counts.sum()):
+    while left := (settings.size or len(scores)) - int(counts.sum()):
         # Gumbel top-k: k successive draws without replacement in proportion to exp(logits).
-        k, perturbed = min(batch_size, able, left), logits + rng.gumbel(size=len(logits))
+        k, perturbed = min(settings.batch_size, able, left), logits + rng.gumbel(size=len(logits))
         batch = np.argpartition(-perturbed, k - 1)[:k]
         counts[batch] += 1
-        logits[batch] -= penalty
+        logits[batch] -= settings.penalty
     return counts.astype(np.float32)

@@ -125,7 +125,7 @@ def diagnose(
         FileNotFoundError: A run's folder lacks its checkpoint or tokenizer.
         ValueError: The reference does not fit the learner or the data, or embeddings are not finite.
     """
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
+    web = datasets.ensure_web(config, data_cache)
     columns = columns_of(scores, config.data, web)
     criterion = code_of("criterion", config.criterion, config.criterion_options, CRITERIA)
     measured: dict[tuple[int, str], list[float]] = defaultdict(list)
@@ -172,20 +172,16 @@ def _super_batches(
     scorer = load(reference, config.data, web, towers, tokenizer, columns) if reference else Scorer()
     batches = training_batches(
         web,
-        filter=config.data.filter,
-        recaption=config.data.recaption,
-        repeat=config.data.repeat,
+        config.data,
+        towers,
+        config.runtime,
         columns=columns,
         tokenizer=tokenizer,
-        image_size=towers.vision.image_size,
-        text_length=towers.text.length,
         batch_size=_ROWS,
         together=size,
         seed=config.seed + _ORDER,
         reference_tokenizer=scorer.tokenizer,
         lookups=scorer.lookups,
-        threads=config.runtime.loader_threads,
-        damaged_share=config.runtime.damaged_share,
     )
     models = {"reference": scorer.model} if scorer.model else {}
     parameters = {"reference": scorer.parameters} if scorer.parameters else {}

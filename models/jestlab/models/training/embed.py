@@ -27,7 +27,7 @@ from jestlab.models.processes import initialize_processes
 from jestlab.models.scoring.columns import columns_of
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER
-from jestlab.models.training.tracker import NullTracker, Tracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import Parameters, TwoTowerModel
 from jestlab.models.two_towers import embed as embed_pairs
 
@@ -68,14 +68,14 @@ def embed(
     """
     initialize_processes()
     if not is_first():
-        tracker = NullTracker(tracker.stop_requested)
+        tracker = Tracker(tracker.stop_requested)
     (towers, folder), devices = reference, Devices(jax.devices())
     parameters = load_parameters(folder / "checkpoints", towers)
     tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
+    web = datasets.ensure_web(config, data_cache)
     columns = columns_of(scores, config.data, web)
     source, data, share = ShardIndex.load(web), config.data, config.runtime.damaged_share
-    chosen, recaptions = choose(source, data.filter, data.recaption, columns, damaged_share=share)
+    chosen, recaptions = choose(source, data, columns, damaged_share=share)
     examples = np.arange(len(source)) if chosen is None else chosen
     about = About(
         digest=content_digest(data, web),

@@ -31,7 +31,7 @@ from jestlab.models.training.records import local, record, super_batch
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
 from jestlab.models.training.state import initial_state
 from jestlab.models.training.step import Metrics, build_step
-from jestlab.models.training.tracker import NullTracker, Tracker
+from jestlab.models.training.tracker import Tracker
 from jestlab.models.two_towers import initialize
 
 _LOG = logging.getLogger(__name__)
@@ -81,9 +81,9 @@ def train(
     devices = Devices.for_sizes(config.super_batch_size, b, config.approximate_size)
     rows = devices.rows(config.super_batch_size)
     if not is_first():
-        tracker = NullTracker(tracker.stop_requested)
+        tracker = Tracker(tracker.stop_requested)
 
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
+    web = datasets.ensure_web(config, data_cache)
     benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if is_first():
@@ -101,24 +101,19 @@ def train(
     later = BatchLayout(selecting, b, devices.rows(b)) if 0 < selecting < total else None
     batches = training_batches(
         web,
-        filter=config.data.filter,
-        recaption=config.data.recaption,
-        repeat=config.data.repeat,
+        config.data,
+        config.model,
+        config.runtime,
         columns=columns,
         tokenizer=tokenizer,
-        image_size=config.model.vision.image_size,
-        text_length=config.model.text.length,
         batch_size=config.super_batch_size,
         together=config.super_batch_size,
         seed=config.seed,
-        flip=config.augmentation.flip,
-        crop=config.augmentation.crop,
+        augmentation=config.augmentation,
         reference_tokenizer=scorer.tokenizer,
         lookups=lookups,
         rows=rows,
         later=later,
-        threads=config.runtime.loader_threads,
-        damaged_share=config.runtime.damaged_share,
         decoded_bytes=config.runtime.decoded_megabytes * 10**6,
     )
 

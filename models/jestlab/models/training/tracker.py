@@ -1,4 +1,4 @@
-"""The interface through which a run reports: `Tracker`, and `NullTracker`, which records nothing.
+"""The interface through which a run reports.
 
 Importing this module is cheap, for the platform and users' scripts: it doesn't import JAX.
 """
@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
 
 from jestlab.models.training.phases import Phase
 
 
-class Recorder(Protocol):
-    """Records the reports of a run.
+class Tracker:
+    """Where a run reports its results, and where it asks whether to stop. This class records nothing.
 
-    Reporting doesn't wait for the store: values can be written later and in bulk, until `flush` is called.
+    The platform's run context writes reports to the results store; tests keep them in memory. Reporting
+    doesn't wait for the store: values can be written later and in bulk, until `flush` is called.
     """
+
+    def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        self._stop_requested = stop_requested
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics after a number of training steps; step 0 for values of the whole run.
@@ -43,21 +46,14 @@ class Recorder(Protocol):
     def progress(self, step: int, total_steps: int) -> None:
         """Report the completed steps, and the steps of the whole run."""
 
+    def artifact(self, name: str, path: Path) -> None:
+        """Record a file or folder of the run inside the lab, with its size and digest."""
+
     def flush(self) -> None:
         """Make all records durable.
 
         NOTE: call it before each checkpoint, so that no checkpoint is ahead of the recorded metrics.
         """
-
-
-class Tracker(Recorder, Protocol):
-    """Where a run reports its results, and where it asks whether to stop.
-
-    The platform's run context writes reports to the results store; tests keep them in memory.
-    """
-
-    def artifact(self, name: str, path: Path) -> None:
-        """Record a file or folder of the run inside the lab, with its size and digest."""
 
     def saved(self, step: int | None = None) -> None:
         """Report that the run's folder has a complete checkpoint. Can be called from any thread.
@@ -72,25 +68,8 @@ class Tracker(Recorder, Protocol):
         By default, time until the first reported step is start-up, and later time is training. `step` is the
         number of completed steps at the start; None if they were just reported.
         """
-
-    def stop_requested(self) -> bool:
-        """Return whether the run should save a checkpoint and end at the next step."""
-
-
-class NullTracker:
-    """A tracker that records nothing: for all processes but the first, and as a base class in tests."""
-
-    def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
-        self._stop_requested = stop_requested
-
-    def _ignore(self, *args: Any, **kwargs: Any) -> None: ...
-
-    log = evaluation = artifact = progress = flush = saved = _ignore
-
-    def phase(self, name: Phase, step: int | None = None) -> AbstractContextManager[None]:
-        """Return a context that measures nothing."""
         return nullcontext()
 
     def stop_requested(self) -> bool:
-        """Return whether this process was asked to stop."""
+        """Return whether the run should save a checkpoint and end at the next step."""
         return self._stop_requested()

@@ -13,10 +13,11 @@ import click
 
 from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import shell_name
-from jestlab.platform.cli.options import examples, json_option, lab_options, model_flags, same_lab_options
+from jestlab.platform.cli.options import examples, lab_json_options, model_flags, same_lab_options
 from jestlab.platform.cli.output import reporting, say, show
 from jestlab.platform.errors import UserError
-from jestlab.platform.exchange.adopt import KINDS, Adoption, AdoptOptions, read
+from jestlab.platform.exchange.adopt import KINDS, Adoption, read
+from jestlab.platform.exchange.source_run import AdoptOptions
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import Block, in_state, table
 from jestlab.platform.whoami import person
@@ -56,8 +57,7 @@ which differ only in the seed. Adopting PATH again adds new runs and updates cha
 @click.option("--into", "study", type=EXPERIMENT, metavar="STUDY", required=True,
               help="Study to add the runs to, new or existing.")  # fmt: skip
 @model_flags(AdoptOptions)
-@json_option()
-@lab_options
+@lab_json_options()
 def adopt_command(kind: str, path: Path, study: str, given: dict[str, Any], as_json: bool, lab: Lab) -> None:
     """Import runs recorded by another tool into STUDY, with configs, metrics, scores, and costs.
 

@@ -386,7 +386,7 @@ def _write_scores(file: Path, columns: dict[str, Column], lab: Lab, embedded: Em
     import pyarrow.parquet as pq
 
     with one_line_errors():
-        web = training_data.ensure_web(embedded.data.train, embedded.web_seed, lab.data, embedded.code)
+        web = training_data.ensure_web(embedded, lab.data)
     index = ShardIndex.load(web)
     names = [(tar, key) for shard, tar in enumerate(index.tars) for key in index.keys(shard)]
     rows = {"tar": [tar for tar, _ in names], "key": [key.rpartition("/")[2] for _, key in names]}

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from jestlab.platform.cli import SubcommandGroup
-from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
+from jestlab.platform.cli.options import FILE, examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say, show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import schema
@@ -32,8 +32,7 @@ def db_command() -> None:
 
 
 @db_command.command(epilog=examples("db upgrade"))
-@json_option()
-@lab_options
+@lab_json_options()
 def upgrade(*, as_json: bool, lab: Lab) -> None:
     """Recreate the store's views for this version of jestlab. Tables and their data do not change."""
     schema.upgrade(lab.store_url)
@@ -41,8 +40,7 @@ def upgrade(*, as_json: bool, lab: Lab) -> None:
 
 
 @db_command.command(epilog=examples("db check", "db check --json"))
-@json_option()
-@lab_options
+@lab_json_options()
 @click.pass_context
 def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
     """Check the store: file, schema, references, views, runs, and their folders. Writes nothing.
@@ -62,8 +60,7 @@ def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
 
 @db_command.command(epilog=examples("db backup /safe/place/results.db"))
 @click.argument("path", type=FILE)
-@json_option()
-@lab_options
+@lab_json_options()
 def backup(path: Path, *, as_json: bool, lab: Lab) -> None:
     """Copy the store, in any kind of database, to the new SQLite file PATH.
 
@@ -76,8 +73,7 @@ def backup(path: Path, *, as_json: bool, lab: Lab) -> None:
 
 @db_command.command(epilog=examples("db restore backup.db --store postgresql://lab@server/results"))
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@json_option()
-@lab_options
+@lab_json_options()
 def restore(path: Path, *, as_json: bool, lab: Lab) -> None:
     """Copy the backup PATH into a new store: an empty database or a SQLite file that does not exist yet.
 

@@ -10,7 +10,7 @@ import click
 
 from jestlab.platform.cli.completion import EXPERIMENT
 from jestlab.platform.cli.naming import existing_store
-from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
+from jestlab.platform.cli.options import FILE, examples, lab_json_options
 from jestlab.platform.cli.output import counting, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -48,8 +48,7 @@ VIEWERS = {
     is_flag=True,
     help="In an archive, include all files of completed runs, not only logs.",
 )
-@json_option()
-@lab_options
+@lab_json_options()
 def export_command(
     out: Path, experiments: tuple[str, ...], kind: str, with_checkpoints: bool, as_json: bool, lab: Lab
 ) -> None:
@@ -102,8 +101,7 @@ def _export_to_folder(kind: str, folder: Path, experiments: tuple[str, ...], as_
     ),
 )
 @click.argument("archive", type=FILE)
-@json_option()
-@lab_options
+@lab_json_options()
 def import_command(archive: Path, as_json: bool, lab: Lab) -> None:
     """Add the results in ARCHIVE to the lab, all or nothing. Importing an archive again changes nothing.
 

@@ -73,8 +73,8 @@ def generated_datasets(program: str, config: str) -> set[str] | None:
     """
     from pydantic import ValidationError
 
-    from jestlab.models.config import CustomReader, ShapesBenchmark, ShapesWeb
-    from jestlab.models.data.datasets import benchmark_name, web_name
+    from jestlab.models.config import DataConfig
+    from jestlab.models.data.datasets import made_names
     from jestlab.platform import programs
     from jestlab.platform.store.records import ADOPTED
 
@@ -87,10 +87,4 @@ def generated_datasets(program: str, config: str) -> set[str] | None:
         return None
     if read is None:
         return None
-    names = set()
-    if (data := getattr(read, "data", None)) is not None:
-        if isinstance(data.train, ShapesWeb | CustomReader):
-            names.add(web_name(data.train, read.web_seed, read.code))
-        if isinstance(data.benchmark, ShapesBenchmark):
-            names.add(benchmark_name(data.benchmark))
-    return names
+    return made_names(read) if isinstance(read, DataConfig) else set()

@@ -19,12 +19,14 @@ from jestlab.platform.cli.options import (
     decide_option,
     examples,
     lab_json_options,
-    launch_options,
+    model_flags,
     same_lab_options,
     spec_options,
 )
 from jestlab.platform.cli.output import say, show
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.options import ControllerOptions, LaunchOptions, RetryOptions
+from jestlab.platform.spec.fields import validated
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
@@ -51,26 +53,23 @@ _lab_json = lab_json_options("Print one JSON object at the end, and progress to 
     )
 )
 @spec_options
-@launch_options
-@click.option("--max-chip-hours", type=click.FloatRange(min=0), metavar="H",
-              help="Launch nothing if the estimate exceeds H chip-hours or is unknown; start no run that "
-                   "would exceed H. On this machine, H is in hours.")  # fmt: skip
+@model_flags(LaunchOptions, exclude=["runs", "reports"])
 @click.option("--render", type=FOLDER, metavar="DIR",
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", type=SPEC_RUN, metavar="[RUN]...", nargs=-1)
-@click.option("--rerun-changed", is_flag=True,
-              help="Rerun completed runs, or the given RUNs, that were made with different code, data, or "
-                   "package versions, and all runs that depend on them.")  # fmt: skip
-@click.option("--rerun-retracted", is_flag=True,
-              help="Rerun retracted runs, or the given RUNs, and all runs that depend on them.")  # fmt: skip
-@click.option("--replace", is_flag=True,
-              help="Replace an experiment of this name that belongs to another study or user.")  # fmt: skip
 @decide_option
 @click.option("--detach", is_flag=True, help="Run in the background and return once started.")
 @_no_reports
 @_lab_json
 def launch_command(
-    *, study: StudySpec, lab: Lab, render: Path | None, detach: bool, as_json: bool, **options: Any
+    *,
+    study: StudySpec,
+    lab: Lab,
+    given: dict[str, Any],
+    render: Path | None,
+    detach: bool,
+    as_json: bool,
+    **more: Any,
 ) -> int:
     """Run SPEC (a name from `jestlab list`, or a .py or .yaml file) and write its tables and plots.
 
@@ -81,27 +80,26 @@ def launch_command(
     from jestlab.platform.cli.outcome import show_result
     from jestlab.platform.launch import session
     from jestlab.platform.launch.display import display
-    from jestlab.platform.launch.options import LaunchOptions
 
-    given = LaunchOptions(**options)
+    options = validated(LaunchOptions, given | more)
     if detach:
         if as_json or render is not None:
             raise click.UsageError("--detach can't be combined with --json or --render")
         return _launch_detached(lab, study)
     if render is not None:
-        written = session.render(lab, study, given, render)
+        written = session.render(lab, study, options, render)
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
         return 0
     listener = display(study.name, sys.stderr if as_json else None)
-    return show_result(lab, session.launch(lab, study, given, listener), as_json)
+    return show_result(lab, session.launch(lab, study, options, listener), as_json)
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
 @click.argument("name", type=SUBJECT, metavar="SUBJECT")
-@launch_options
+@model_flags(RetryOptions, exclude=["reports"])
 @_no_reports
 @_lab_json
-def retry_command(name: str, *, lab: Lab, as_json: bool, **options: Any) -> int:
+def retry_command(name: str, *, lab: Lab, given: dict[str, Any], as_json: bool, reports: bool) -> int:
     """Retry the FAILED runs of SUBJECT, then the runs that were SKIPPED because of them.
 
     The study is used as it was last launched. No other run starts: cancelled runs stay cancelled. Exit code:
@@ -111,13 +109,13 @@ def retry_command(name: str, *, lab: Lab, as_json: bool, **options: Any) -> int:
     from jestlab.platform.cli.outcome import show_result
     from jestlab.platform.launch import session
     from jestlab.platform.launch.display import display
-    from jestlab.platform.launch.options import LaunchOptions
 
     with closing(naming.existing_store(lab, writes=True)) as store:
         named = naming.find_runs(store, name)
     fingerprints = {row.fingerprint for row in named.runs}
     listener = display(named.experiment, sys.stderr if as_json else None)
-    result = session.retry(lab, named.experiment, fingerprints, LaunchOptions(**options), listener)
+    options = validated(RetryOptions, given | {"reports": reports})
+    result = session.retry(lab, named.experiment, fingerprints, options, listener)
     return show_result(lab, result, as_json)
 
 
@@ -135,7 +133,6 @@ def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
     from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import controller, executors
     from jestlab.platform.launch.display import display
-    from jestlab.platform.launch.options import ControllerOptions
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import ADOPTED, RunState
     from jestlab.platform.whoami import host_name, user_name

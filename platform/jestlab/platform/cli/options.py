@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 
 import click
 
-from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.completion import SCALE, SPEC
-from jestlab.platform.dependencies import EXECUTORS
 from jestlab.platform.errors import SpecError, UserError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from jestlab.models.extensions import Kind
     from jestlab.platform.spec.options import Options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -108,50 +105,6 @@ def decide_option(function: Function) -> Callable[..., Any]:
     return wrapped
 
 
-def code_name(kind: Kind, builtin: Sequence[str], *, other_names: bool = False) -> Callable[[str], str]:
-    """Return a type for a built-in name, or a reference to custom code, whose file gets an absolute path.
-
-    Args:
-        kind: Kind of the named code, such as "figure"; used in errors.
-        builtin: The built-in names.
-        other_names: Whether to accept any other name, which the command then checks itself.
-    """
-
-    def convert(value: str) -> str:
-        if value in builtin:
-            return value
-        from jestlab.models import extensions
-        from jestlab.models.extensions import references
-
-        if not other_names or references.is_reference(value):
-            try:
-                extensions.check_name(kind, value, builtin)
-            except ValueError as error:
-                raise click.BadParameter(str(error)) from None
-        return references.anchored(value, Path.cwd())
-
-    return convert
-
-
-def launch_options(function: Function) -> Function:
-    """Add the options for launching runs; the command receives them by their names in `LaunchOptions`."""
-    for option in (
-        click.option("--keep-going", is_flag=True,
-                     help="Continue even if the first three runs fail with the same error."),
-        click.option("--fail-fast", is_flag=True,
-                     help="Stop all runs when a run has failed its last attempt."),
-        click.option("--retries", type=click.IntRange(min=0), metavar="N",
-                     help="Maximum number of further attempts after a run fails.  [default: the study's]"),
-        click.option("--parallel", type=click.IntRange(min=1), metavar="N",
-                     help="Maximum number of concurrent runs, across all launches.  [default: the study's]"),
-        click.option("--on", type=code_name("executor", EXECUTORS), metavar=f"[{'|'.join(EXECUTORS)}|NAME]",
-                     help="Executor, built-in or custom.  "
-                          "[default: the study's, else your settings', else local]"),
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
 def json_option(help: str = "Print JSON.") -> Callable[[Function], Function]:
     """Add `--json`; the command receives it as `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
@@ -167,21 +120,6 @@ def output_option(
 ) -> Callable[[Function], Function]:
     """Add `--output`; the command receives it as `output: Path | None`."""
     return click.option("-o", "--output", type=FOLDER if folder else FILE, help=help)
-
-
-def baseline_option(default: str = "the first run that is not a reference") -> Callable[[Function], Function]:
-    """Add `--baseline`; the command receives it as `baseline: str | None`."""
-    text = f"Run or label to compare with.  [default: {default}]"
-    return click.option("--baseline", metavar="RUN", help=text)
-
-
-def scope_option(
-    what: str = "Which FLOPs count", default: str | None = "scoring", otherwise: str = ""
-) -> Callable[[Function], Function]:
-    """Add `--scope`; the command receives it as `scope`. `otherwise` describes a default of None."""
-    end = f"  [default: {otherwise}]" if otherwise else ""
-    text = f"{what}; each scope includes the previous ones.{end}"
-    return click.option("--scope", type=click.Choice(SCOPES), default=default, show_default=True, help=text)
 
 
 # ---- flags of figures and tables

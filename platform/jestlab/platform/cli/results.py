@@ -15,21 +15,11 @@ from typing import Any, Literal
 
 import click
 
-from jestlab.analysis.costs import Scope
 from jestlab.analysis.files import FORMATS, Format, write_whole
 from jestlab.analysis.results import experiments as known
 from jestlab.analysis.units import listed
 from jestlab.platform.cli.completion import EXPERIMENT, RUN, TABLE
-from jestlab.platform.cli.options import (
-    RUN_HELP,
-    baseline_option,
-    code_name,
-    examples,
-    lab_json_options,
-    model_flags,
-    output_option,
-    scope_option,
-)
+from jestlab.platform.cli.options import RUN_HELP, examples, lab_json_options, model_flags, output_option
 from jestlab.platform.cli.output import (
     default_format,
     print_or_write,
@@ -42,7 +32,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import Block, result_blocks, table
-from jestlab.platform.spec.options import FIGURES, TABLES, CustomFigureOptions, TableOptions
+from jestlab.platform.spec.options import FIGURES, TABLES, CustomFigureOptions, PageOptions, TableOptions
 
 _TABLES = examples(
     "table quickstart --baseline uniform",
@@ -144,8 +134,7 @@ _KINDS = "\n\n".join(
 
 @click.command(epilog=f"Kinds of figures:\n\n{_KINDS}\n\n{_PLOTS}")
 @click.argument("experiment", type=EXPERIMENT, required=False)
-@click.option("--kind", type=code_name("figure", (*FIGURES, "all"), other_names=True), default="all",
-              show_default=True, metavar="KIND", help="Kind of figure to draw.")  # fmt: skip
+@click.option("--kind", default="all", show_default=True, metavar="KIND", help="Kind of figure to draw.")
 @model_flags(*FIGURES.values(), CustomFigureOptions)
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
 @lab_json_options("Print the paths as a JSON list.")
@@ -177,17 +166,11 @@ def plot_command(
     epilog=examples("report quickstart", "report quickstart --baseline uniform -o ~/for-my-colleagues")
 )
 @click.argument("experiment", type=EXPERIMENT)
-@baseline_option("that of the spec's reports, else the first run that is not a reference")
-@scope_option(default=None, otherwise="that of the spec's reports, else scoring")
+@model_flags(PageOptions)
 @output_option("Folder to write to.  [default: <root>/reports/EXPERIMENT]", folder=True)
 @lab_json_options("Print the paths of all files as a JSON list.")
 def report_command(
-    lab: Lab,
-    experiment: str,
-    baseline: str | None,
-    scope: Scope | None,
-    output: Path | None,
-    as_json: bool,
+    lab: Lab, experiment: str, given: dict[str, Any], output: Path | None, as_json: bool
 ) -> None:
     """Write EXPERIMENT as one HTML page, report.html, and print its path.
 
@@ -203,7 +186,7 @@ def report_command(
 
     folder = None if output is None else output.expanduser()
     with writing(folder or lab.reports / experiment):
-        paths = reports.write_page(lab, experiment, folder, baseline, scope)
+        paths = reports.write_page(lab, experiment, folder, PageOptions(**given))
     if not as_json and (lines := answer_lines(lab, experiment)):
         say(lines, err=True)
     show(as_json, [str(path) for path in paths], str(paths[0]))

@@ -12,15 +12,14 @@ from typing import Any
 import click
 
 from jestlab.analysis import units
-from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
+from jestlab.analysis.costs import CONVENTIONS, EXECUTED
 from jestlab.platform.cli.options import (
     FOLDER,
-    baseline_option,
     decide_option,
     examples,
     json_option,
     lab_json_options,
-    scope_option,
+    model_flags,
     spec_options,
 )
 from jestlab.platform.cli.output import print_or_write, show, writing
@@ -34,6 +33,7 @@ from jestlab.platform.planning.show import blocks as plan_blocks
 from jestlab.platform.planning.survey import survey
 from jestlab.platform.render import Block, TextColumn, table, table_of
 from jestlab.platform.spec.load import load
+from jestlab.platform.spec.options import CostOptions
 from jestlab.platform.spec.resources import LOCAL_PARALLEL
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.study_registry import scales_of, study_module, study_names
@@ -209,14 +209,11 @@ def register_command(study: StudySpec, author: str | None, *, as_json: bool, lab
     )
 )
 @spec_options
-@baseline_option()
-@scope_option("Which FLOPs count in equal budgets")
+@model_flags(CostOptions)
 @click.option("--plot", "folder", type=FOLDER, metavar="DIR",
               help="Plot the cost of a step of IID, JEST, and Flexi-JEST at SPEC's sizes.")  # fmt: skip
 @json_option("Print JSON: costs in FLOPs.")
-def costs_command(
-    study: StudySpec, baseline: str | None, scope: Scope, folder: Path | None, as_json: bool
-) -> None:
+def costs_command(study: StudySpec, given: dict[str, Any], folder: Path | None, as_json: bool) -> None:
     """Show the cost of one training example in each run of SPEC, relative to uniform sampling.
 
     FLOPs are counted by two conventions. counted: all FLOPs that the code executes. paper: the JEST paper's
@@ -227,7 +224,7 @@ def costs_command(
     selects its batches, preferably one with an approximate scoring pass.
     """
     planned = _plan_for_display(study)
-    found = cost_breakdown(planned, baseline, scope)
+    found = cost_breakdown(planned, **dict(CostOptions(**given)))
     paths = [] if folder is None else _plot_costs(study, found, folder)
     text = [*_breakdown(found), *absent_data(planned), *paths]
     show(as_json, _breakdown_data(study, found) | {"plots": paths}, text)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
@@ -24,6 +24,7 @@ from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.exchange import adopt_store
 from jestlab.platform.exchange.adopt_store import Change, Placed
 from jestlab.platform.exchange.source_run import (
+    AdoptOptions,
     Report,
     Score,
     SourceRun,
@@ -31,10 +32,9 @@ from jestlab.platform.exchange.source_run import (
     whole_number,
 )
 from jestlab.platform.planning.identity import origin_fingerprint
-from jestlab.platform.spec.options import Options, option
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED_FROM
-from jestlab.platform.words import few, listed, on_one_line
+from jestlab.platform.words import few, on_one_line
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
@@ -64,58 +64,26 @@ AtStep = Callable[[int], float | None]
 """Step → examples, FLOPs, or seconds until this step; None if unknown."""
 
 
-class AdoptOptions(Options):
-    """How runs of another tool become runs of a study; `jestlab adopt` has a flag for each option."""
-
-    label: str = option(
-        "Label of a run: text with {name}, {group}, and keys of the config and of tags in braces.", "{name}"
-    )
-    score: tuple[str, ...] = option(
-        "Metric to use as a score: a pattern of names, 'eval/*', or DATASET/METRIC=NAME; repeatable.  "
-        "[default: metrics named like a score of STUDY]",
-        (),
-    )
-    goal: Literal["max", "min"] | None = option(
-        "Whether larger or smaller scores are better, unless a spec of STUDY defines it."
-    )
-    examples: str | None = option(
-        "Metric with the examples seen, or step*256, or step*KEY with a key of the config."
-    )
-    flops: str | None = option("The same for the FLOPs of training.")
-    seconds: str | None = option(
-        "The same for the seconds of training.  [default: the wall time of the run, at its last step]"
-    )
-    seed: str = option("Key of the config with the seed.", "seed")
-    only: tuple[str, ...] = option("Only adopt runs whose names match this pattern; repeatable.", ())
-    run: str | None = option("Tables: columns that identify a run, joined by commas.")
-    step: str = option("Tables: column of steps.", "step")
-    config: str | None = option("Tables: columns of the config, joined by commas.")
-    source: str | None = option(
-        "Tables and tensorboard: name that identifies PATH, also after a move.  [default: the name of PATH]"
-    )
-    dry_run: bool = option("Show what would be adopted, and write nothing.", False)
-
-
 def read(kind: str, path: Path, report: Report, options: AdoptOptions) -> Iterator[SourceRun]:
     """Yield the runs of a source whose names match `options.only`. `kind` is a key of `KINDS`.
 
     Raises:
         UserError: The path isn't a source of this kind, or an option doesn't apply to this kind.
     """
-    applicable: dict[str, Any] = {"source": options.source} if KINDS[kind] in _NAMED_BY_PATH else {}
-    if KINDS[kind] == "read_tables":
-        columns = {"run": listed(options.run or ""), "config": listed(options.config or "")}
-        applicable |= {**columns, "step": options.step, "seed": options.seed}
-    if wrong := ({"run", "config", "step", "source"} & options.model_fields_set) - applicable.keys():
+    own = _OPTIONS.get(KINDS[kind], frozenset())
+    if wrong := (_OPTIONS["read_tables"] & options.model_fields_set) - own:
         raise UserError(f"--{min(wrong)}: not an option of {kind}")
     module = importlib.import_module(f"jestlab.platform.exchange.{KINDS[kind]}")
-    for run in module.read(path, report, **applicable):
+    for run in module.read(path, report, options) if own else module.read(path, report):
         if not options.only or any(fnmatchcase(run.name, pattern) for pattern in options.only):
             yield run
 
 
-_NAMED_BY_PATH = ("read_tables", "read_tensorboard")
-"""Readers whose origins start with the name of the file or folder."""
+_OPTIONS = {
+    "read_tables": frozenset({"run", "config", "step", "source"}),
+    "read_tensorboard": frozenset({"source"}),
+}
+"""Readers whose origins start with the name of the file or folder → the options that only readers have."""
 
 
 @dataclass
@@ -168,7 +136,7 @@ class Adoption:
             with self.store.writing() as connection:
                 one_at_a_time(connection, RECORDING)
                 placed = self._place(connection, run)
-                may_move = KINDS[self.kind] not in _NAMED_BY_PATH or self.options.source is not None
+                may_move = KINDS[self.kind] not in _OPTIONS or self.options.source is not None
                 change = adopt_store.write(
                     connection, self.study, placed, self.author, self.options.goal, may_move
                 )

@@ -18,14 +18,14 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Table, select
 
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import schema
 from jestlab.platform.store.engine import closing_engine, create_file, one_file, writable, writing
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import with_needs
 from jestlab.platform.store.rows import copy_rows, one_of
-from jestlab.platform.store.store import Store
+from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import AttemptRow, Base, ExperimentRow, MemberRow, RunRow
 
 STORE = "results.db"
@@ -100,8 +100,7 @@ def _copy_store(store: Store, path: Path, experiments: Sequence[str]) -> tuple[l
         with store.reading() as source, writing(engine) as copy:
             names = list(source.scalars(select(ExperimentRow.name).order_by(ExperimentRow.name)))
             for name in experiments:
-                if name not in names:
-                    raise UserError(f"no experiment {name!r} in the store: {nearest(name, names)}")
+                of_experiment(source, name, ExperimentRow.name)
             for table, query in _queries(source, experiments):
                 copy_rows(source, copy, table, query)
             logs: dict[int, list[str]] = {}

@@ -20,10 +20,10 @@ import yaml
 from sqlalchemy import Connection, RowMapping, select
 
 from jestlab.analysis.configs import flat
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.source_run import Curves, Score
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.store import Store
+from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import AttemptRow as Attempt
 from jestlab.platform.store.tables import EvaluationRow as Evaluation
 from jestlab.platform.store.tables import ExperimentRow as Experiment
@@ -112,11 +112,9 @@ def members(store: Store, experiments: Sequence[str]) -> Sequence[RowMapping]:
         UserError: An experiment doesn't exist, or none of them has runs.
     """
     with store.reading() as connection:
-        known = list(connection.scalars(select(Experiment.name)))
         for name in experiments:
-            if name not in known:
-                raise UserError(f"no experiment {name!r} in the store: {nearest(name, known)}")
-        query = _RUNS.where(MemberRow.experiment.in_(experiments or known))
+            of_experiment(connection, name, Experiment.name)
+        query = _RUNS.where(MemberRow.experiment.in_(experiments)) if experiments else _RUNS
         if not (rows := connection.execute(query).mappings().all()):
             raise UserError("no runs to export: launch a study first")
     return rows

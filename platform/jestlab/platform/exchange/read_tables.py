@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.exchange.source_run import (
+    AdoptOptions,
     MetricLog,
     Report,
     SourceRun,
@@ -19,7 +20,7 @@ from jestlab.platform.exchange.source_run import (
     report_errors,
     whole_number,
 )
-from jestlab.platform.words import on_one_line
+from jestlab.platform.words import listed, on_one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,15 +33,7 @@ _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
 _LEADING_ZEROS = re.compile(r"[+-]?0\d+")
 
 
-def read(
-    path: Path,
-    report: Report,
-    run: Sequence[str] = (),
-    step: str = "step",
-    config: Sequence[str] = (),
-    source: str | None = None,
-    seed: str = "seed",
-) -> Iterator[SourceRun]:
+def read(path: Path, report: Report, options: AdoptOptions) -> Iterator[SourceRun]:
     """Yield the runs in a table.
 
     A table with the column `step` has a row for each step of each run, in any order. A table without it has
@@ -56,15 +49,14 @@ def read(
     Args:
         path: The file.
         report: Receives the errors of runs that can't be read.
-        run: Columns that identify a run; if more than one, each is also added to the config.
-        step: Column of steps.
-        config: Columns of the config.
-        source: Name of the table in the origins of its runs; None for the name of the file.
-        seed: Column of seeds.
+        options: Columns of the table; if several identify a run, each is also added to the config. `source`
+            is the name of the table in the origins of its runs, by default that of the file.
 
     Raises:
         UserError: The file isn't a table in CSV or Parquet, or a column is missing.
     """
+    run, config = listed(options.run or ""), listed(options.config or "")
+    step, seed = options.step, options.seed
     kind, table = _load(path, run or ("run",), (*run, *config, step, seed, "run"))
     for name in (*run, *config, *([step] if step != "step" else [])):
         if name not in table:
@@ -108,7 +100,7 @@ def read(
             if len(key) > 1:
                 values |= {column: parse_cell(part) for column, part in zip(identifiers, key, strict=True)}
             log = _read_metrics(path, rows, step, metrics)
-            origin = f"{kind}:{source or path.name}#{place}"
+            origin = f"{kind}:{options.source or path.name}#{place}"
             yield SourceRun(origin, name, nested(values), log.curves(), "COMPLETED", left_out=log.left_out)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from jestlab.platform.dependencies import check
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.source_run import (
+    AdoptOptions,
     MetricLog,
     Report,
     SourceRun,
@@ -27,7 +28,7 @@ _NUMBER_TYPES = (1, 2, 3, 9, 10, 19)  # float, double, int32, int64, bool, half
 _RECORD_OVERHEAD_BYTES = 16  # length and two checksums
 
 
-def read(path: Path, report: Report, source: str | None = None) -> Iterator[SourceRun]:
+def read(path: Path, report: Report, options: AdoptOptions) -> Iterator[SourceRun]:
     """Yield the runs in and below a folder: each folder with event files is a run, named by its path.
 
     Scalars become metrics, and the hyperparameters of the HParams plugin become the config. PyTorch and
@@ -40,7 +41,7 @@ def read(path: Path, report: Report, source: str | None = None) -> Iterator[Sour
     Args:
         path: The folder.
         report: Receives the errors of runs that can't be read.
-        source: Name of the folder in the origins of its runs; None for the name of the folder.
+        options: `source` is the name of the folder in the origins of its runs, by default its own name.
 
     Raises:
         UserError: The folder has no event files, or TensorBoard isn't installed.
@@ -62,7 +63,7 @@ def read(path: Path, report: Report, source: str | None = None) -> Iterator[Sour
             runs[folder] = []
     for folder, hparams_folders in runs.items():
         hparams_files = [file for one in hparams_folders for file in folders[one]]
-        relative, root = folder.relative_to(path), source or path.resolve().name
+        relative, root = folder.relative_to(path), options.source or path.resolve().name
         origin = f"tensorboard:{(root / relative).as_posix()}"
         name = relative.as_posix() if relative.parts else root
         with report_errors(report, folder):

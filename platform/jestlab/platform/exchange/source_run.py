@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from google.protobuf.message import DecodeError
 
 from jestlab.platform.errors import UserError, shown
+from jestlab.platform.spec.options import Options, option
 from jestlab.platform.words import on_one_line
 
 State = Literal["COMPLETED", "FAILED", "CANCELLED", "RUNNING"]
@@ -23,6 +24,38 @@ Report = Callable[[UserError], None]
 
 Curves = dict[str, dict[int, float]]
 """Name of a metric → step → value, with steps in ascending order."""
+
+
+class AdoptOptions(Options):
+    """How runs of another tool become runs of a study; `jestlab adopt` has a flag for each option."""
+
+    label: str = option(
+        "Label of a run: text with {name}, {group}, and keys of the config and of tags in braces.", "{name}"
+    )
+    score: tuple[str, ...] = option(
+        "Metric to use as a score: a pattern of names, 'eval/*', or DATASET/METRIC=NAME; repeatable.  "
+        "[default: metrics named like a score of STUDY]",
+        (),
+    )
+    goal: Literal["max", "min"] | None = option(
+        "Whether larger or smaller scores are better, unless a spec of STUDY defines it."
+    )
+    examples: str | None = option(
+        "Metric with the examples seen, or step*256, or step*KEY with a key of the config."
+    )
+    flops: str | None = option("The same for the FLOPs of training.")
+    seconds: str | None = option(
+        "The same for the seconds of training.  [default: the wall time of the run, at its last step]"
+    )
+    seed: str = option("Key of the config with the seed.", "seed")
+    only: tuple[str, ...] = option("Only adopt runs whose names match this pattern; repeatable.", ())
+    run: str | None = option("Tables: columns that identify a run, joined by commas.")
+    step: str = option("Tables: column of steps.", "step")
+    config: str | None = option("Tables: columns of the config, joined by commas.")
+    source: str | None = option(
+        "Tables and tensorboard: name that identifies PATH, also after a move.  [default: the name of PATH]"
+    )
+    dry_run: bool = option("Show what would be adopted, and write nothing.", False)
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,6 @@ class LabId(NamedTuple):
     address: str
     host: str | None
 
-    @property
-    def place(self) -> str:
-        """The address, with the machine of a folder: `atlas:/data/lab`."""
-        return self.address if self.host is None else f"{self.host}:{self.address}"
-
 
 @dataclass(frozen=True)
 class Lab:

@@ -3,70 +3,76 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
-from jestlab.models.extensions import check_name
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, field_validator, model_validator
+
+from jestlab.analysis.shape import Names
+from jestlab.models.extensions import references
 from jestlab.platform.dependencies import EXECUTORS
 from jestlab.platform.errors import UserError
 from jestlab.platform.redaction import PARTS, Part
+from jestlab.platform.spec.options import Options, option
 from jestlab.platform.spec.resources import ExecutorName
 
 
-@dataclass(frozen=True)
-class LaunchOptions:
-    """A user's options for one launch.
+class RetryOptions(Options):
+    """A user's options for retrying runs; `jestlab retry` has a flag for each option."""
 
-    Attributes:
-        on: Executor; None for the study's, else the settings', else this machine.
-        parallel: Number of concurrent runs; None for the study's.
-        retries: Number of further attempts at a run that fails; None for the study's.
-        fail_fast: Stop all runs after the first run that fails and isn't retried again.
-        keep_going: Continue even if the first three runs fail with the same error.
-        max_chip_hours: Refuse to launch if the estimated total exceeds this limit or is unknown. During the
-            launch, don't start a run that would exceed the limit.
-        rerun_changed: Run completed runs again if they were made with different code, data, or versions.
-        rerun_retracted: Run completed runs again if their results are retracted.
-        runs: Names of the runs to which `rerun_changed` and `rerun_retracted` apply; empty for all.
-        replace: Replace an experiment of the same name that belongs to another study or user.
-        reports: Write tables and figures at the end.
-    """
+    on: ExecutorName | None = option(
+        f"Executor: {', '.join(EXECUTORS)}, or a custom one; default: the study's, else your settings', else "
+        "local."
+    )
+    parallel: PositiveInt | None = option(
+        "Maximum number of concurrent runs, across all launches; default: the study's."
+    )
+    retries: NonNegativeInt | None = option(
+        "Maximum number of further attempts after a run fails; default: the study's."
+    )
+    fail_fast: bool = option("Stop all runs when a run has failed its last attempt.", False)
+    keep_going: bool = option("Continue even if the first three runs fail with the same error.", False)
+    reports: bool = option("Write tables and figures.", True)
 
-    on: ExecutorName | None = None
-    parallel: int | None = None
-    retries: int | None = None
-    fail_fast: bool = False
-    keep_going: bool = False
-    max_chip_hours: float | None = None
-    rerun_changed: bool = False
-    rerun_retracted: bool = False
-    runs: Sequence[str] = ()
-    replace: bool = False
-    reports: bool = True
+    @field_validator("on")
+    @classmethod
+    def _anchor(cls, name: str | None) -> str | None:
+        """Relative files start at the working directory."""
+        return name and references.anchored(name, Path.cwd())
 
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            UserError: A value is out of range, or two options contradict each other.
-        """
-        if self.on is not None:
-            try:
-                check_name("executor", self.on, EXECUTORS)
-            except ValueError as error:
-                raise UserError(f"on: {error}") from None
-        if self.parallel is not None and self.parallel < 1:
-            raise UserError(f"parallel must be >= 1, got {self.parallel}")
-        if self.retries is not None and self.retries < 0:
-            raise UserError(f"retries must be >= 0, got {self.retries}")
+    @model_validator(mode="after")
+    def _check(self) -> RetryOptions:
         if self.fail_fast and self.keep_going:
-            raise UserError("fail_fast and keep_going: give one of them")
+            raise ValueError("fail_fast and keep_going: give one of them")
+        return self
+
+
+class LaunchOptions(RetryOptions):
+    """A user's options for one launch, of `jestlab launch` and of `LoadedStudy.launch`."""
+
+    max_chip_hours: NonNegativeFloat | None = option(
+        "Launch nothing if the estimate exceeds this limit or is unknown; start no run that would exceed it. "
+        "On this machine, the limit is in hours."
+    )
+    rerun_changed: bool = option(
+        "Rerun completed runs, or the given ones, that were made with different code, data, or package "
+        "versions, and all runs that depend on them.",
+        False,
+    )
+    rerun_retracted: bool = option(
+        "Rerun retracted runs, or the given ones, and all runs that depend on them.", False
+    )
+    runs: Names = option("Names of the only runs to rerun; default: all.", ())
+    replace: bool = option("Replace an experiment of this name that belongs to another study or user.", False)
+
+    @model_validator(mode="after")
+    def _check_runs(self) -> LaunchOptions:
         if self.runs and not (self.rerun_changed or self.rerun_retracted):
-            raise UserError("runs: name single runs only with rerun_changed (--rerun-changed)")
+            raise ValueError("runs: name single runs only with rerun_changed (--rerun-changed)")
+        return self
 
 
-@dataclass(frozen=True)
 class ControllerOptions(LaunchOptions):
     """Options of a controller: `LaunchOptions`, completed from the study's resources and the settings.
 

@@ -26,7 +26,7 @@ from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executors.base import Executor, JobKey
 from jestlab.platform.launch.notify import Notifications
-from jestlab.platform.launch.options import ControllerOptions, LaunchOptions
+from jestlab.platform.launch.options import ControllerOptions, LaunchOptions, RetryOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
 from jestlab.platform.planning import deciding, recording
 from jestlab.platform.planning import plan as planning
@@ -78,7 +78,7 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
 
 
 def retry(
-    lab: Lab, experiment: str, fingerprints: Collection[str], options: LaunchOptions, listener: Listener
+    lab: Lab, experiment: str, fingerprints: Collection[str], options: RetryOptions, listener: Listener
 ) -> LaunchResult:
     """Launch the FAILED runs among `fingerprints`, and the runs that were SKIPPED because of them."""
     with Notifications(lab, experiment, listener) as messages:
@@ -141,7 +141,7 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
     return written
 
 
-def plan_study(lab: Lab, study: StudySpec, options: LaunchOptions) -> Plan:
+def plan_study(lab: Lab, study: StudySpec, options: RetryOptions) -> Plan:
     """Plan a study for the executor that its runs will use; UserError if the study is invalid."""
     is_here = runs_here(study.resources.executor(options.on, Settings.find().on))
     timings = Timings()
@@ -159,7 +159,7 @@ def _open(lab: Lab, create: bool = True) -> Iterator[Store]:
         store.close_whole()
 
 
-def _report(lab: Lab, result: LaunchResult, options: LaunchOptions, listener: Listener) -> LaunchResult:
+def _report(lab: Lab, result: LaunchResult, options: RetryOptions, listener: Listener) -> LaunchResult:
     """After a launch that wasn't interrupted, note missing scores, and update the reports if requested."""
     if result.outcome.interrupted:
         return result
@@ -342,7 +342,7 @@ def _prepare(
     lab: Lab,
     study: StudySpec,
     runs: Sequence[PlannedRun],
-    options: LaunchOptions,
+    options: RetryOptions,
     listener: Listener,
     since: datetime | None = None,
     is_first: bool = True,
@@ -365,7 +365,7 @@ def _prepare(
     retries = resources.retries if options.retries is None else options.retries
     completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}
     given = ControllerOptions(
-        **vars(options) | completed,
+        **dict(options) | completed,
         lease_seconds=resources.lease_seconds,
         retry_exit_codes=resources.retry_exit_codes,
         record=settings.record,

@@ -173,6 +173,7 @@ def _program(schema: type[Any], price: Callable[[Any, Any], Price | None], **opt
         schema=schema,
         identity=schema.identity,
         price=price,
+        check_needs=checks.check_needs,
         extra="jax",
         **{"imports": _IMPORTS} | options,
     )
@@ -182,7 +183,6 @@ TRAIN = _program(
     TrainConfig,
     pricing.price_train,
     complete=_complete_data,
-    check_needs=checks.check_needs,
     extent=("schedule", "examples_seen"),
     records=_recorded_by_training,
 )
@@ -192,7 +192,6 @@ EMBED = _program(
     EmbedConfig,
     pricing.price_embed,
     complete=_complete_data,
-    check_needs=checks.check_needs,
     inherits=("data",),
 )
 """Caches a reference's embeddings of a whole training set, for other runs to select with."""
@@ -206,14 +205,13 @@ WEIGHTS = _program(
 )
 """Imports public weights, to be used as a reference like a trained run."""
 
-SCORE = _program(ScoreConfig, pricing.price_score, check_needs=checks.check_needs, collective=False)
+SCORE = _program(ScoreConfig, pricing.price_score, collective=False)
 """Scores a data set by its cached embeddings, for filters to read."""
 
 DIAGNOSE = _program(
     DiagnoseConfig,
     pricing.price_diagnose,
     complete=_complete_data,
-    check_needs=checks.check_needs,
     collective=False,
     inherits=("data", "loss"),
     subjects=(pricing.DIAGNOSE_LEARNER,),

@@ -12,27 +12,16 @@ from jestlab.models.config import (
     Data,
     DiagnoseConfig,
     EmbedConfig,
-    ScoreConfig,
     ShardFolder,
     TrainConfig,
 )
+from jestlab.models.config.base import RunConfig
 from jestlab.models.config.data import SCORE_COLUMNS, SHAPES_COLUMNS, SYNTHETIC_CAPTION
 from jestlab.models.data.filters import Filter, missing_column
-from jestlab.platform.errors import UserError
-from jestlab.platform.programs.pricing import (
-    DATA_SCORES,
-    DIAGNOSE_LEARNER,
-    DIAGNOSE_REFERENCE,
-    EMBED_REFERENCE,
-    SCORE_EMBEDDINGS,
-    SCORE_TARGET,
-    TRAIN_REFERENCE,
-)
+from jestlab.platform.errors import UserError, dotted
 from jestlab.platform.programs.program import DataLookup
+from jestlab.platform.spec.fields import NAMES_A_RUN, marked
 from jestlab.platform.spec.program import Config
-
-_TOWERS = ("train", "weights")
-_REFERENCE = (*_TOWERS, "embed")  # a run of `embed` has cached the embeddings of a reference
 
 
 def check_data(config: TrainConfig | EmbedConfig | DiagnoseConfig, data: DataLookup) -> None:
@@ -132,9 +121,7 @@ def _check_size(config: TrainConfig | EmbedConfig | DiagnoseConfig, count: int |
         )
 
 
-def check_needs(
-    config: TrainConfig | EmbedConfig | ScoreConfig | DiagnoseConfig, needs: Mapping[str, Config]
-) -> None:
+def check_needs(config: RunConfig, needs: Mapping[str, Config]) -> None:
     """Check that dependencies fit their roles.
 
     Args:
@@ -145,18 +132,8 @@ def check_needs(
     Raises:
         UserError: A dependency is a run of another program, or a cached reference doesn't fit.
     """
-    roles: dict[str, tuple[str, ...]] = {SCORE_EMBEDDINGS: ("embed",), SCORE_TARGET: ("embed",)}
-    if not isinstance(config, ScoreConfig):
-        roles = {DATA_SCORES: ("score",)} if config.data.reads_scores else {}
-    if isinstance(config, EmbedConfig):
-        roles[EMBED_REFERENCE] = _TOWERS
-    elif isinstance(config, DiagnoseConfig):
-        roles |= {DIAGNOSE_LEARNER: _TOWERS}
-        roles |= {DIAGNOSE_REFERENCE: _REFERENCE} if config.needs_reference else {}
-    elif isinstance(config, TrainConfig) and config.needs_reference:
-        roles[TRAIN_REFERENCE] = _REFERENCE
-    for role, names in roles.items():
-        if (need := needs.get(role)) is None:
+    for path, names in marked(type(config), NAMES_A_RUN).items():
+        if (need := needs.get(role := dotted(path))) is None:
             continue
         name = type(need).__name__.removesuffix("Config").lower()  # the name of the built-in program
         if isinstance(need, dict):

@@ -203,8 +203,7 @@ COMMAND = Program(
     entry_point="jestlab.platform.programs.command_run:run",
     problems=problems,
     identity=lambda config: without(config, ["cwd"]),
-    local_paths=(("cwd",),),
     complete=complete,
-    spec_folder="cwd",
+    folder_key="cwd",
     collective=False,
 )

@@ -3,6 +3,7 @@ methods."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.models.training.phases import Phase, PhaseClock
-from jestlab.models.training.tracker import Recorder
+from jestlab.models.training.tracker import Tracker
 from jestlab.platform.client import Reporter, Totals, as_count, as_phase
 
 
@@ -42,8 +43,8 @@ class NeededRun:
 
 
 @dataclass(kw_only=True, eq=False)
-class RunContext(Reporter):
-    """Second argument of a program: `program(config, context)`. It implements `Tracker`.
+class RunContext(Reporter, Tracker):
+    """Second argument of a program: `program(config, context)`.
 
     A program that can run for minutes polls `stop_requested()`. When that is true, it saves a checkpoint and
     raises `Interrupted`. Files in `directory` at the start come from an earlier attempt of the same run.
@@ -58,7 +59,6 @@ class RunContext(Reporter):
 
     Attributes for the worker:
         recorder: Stores reports.
-        record_artifact: Records a file or folder under a name.
         should_stop: Whether the run must stop.
         upload: Makes the content of the run's folder durable.
         check_evaluation: Checks the names of the first evaluation; raises UserError for unexpected ones.
@@ -71,8 +71,7 @@ class RunContext(Reporter):
     cache: Path
     seed: int
     needs: Mapping[str, NeededRun]
-    recorder: Recorder
-    record_artifact: Callable[[str, Path], None]
+    recorder: Reporter | Tracker
     should_stop: Callable[[], bool]
     upload: Callable[[], None] = lambda: None
     check_evaluation: Callable[[Collection[str]], None] | None = None
@@ -99,7 +98,8 @@ class RunContext(Reporter):
             seconds = time.perf_counter() - self._start
             if step > 0:
                 seconds += self._seconds_before
-        self.recorder.evaluation(step, examples_seen, flops_total, scores, seconds=seconds)
+        known = None if math.isnan(seconds) else seconds
+        self.recorder.evaluation(step, examples_seen, flops_total, scores, seconds=known)
 
     @property
     def _seconds_before(self) -> float:
@@ -109,7 +109,7 @@ class RunContext(Reporter):
         return self.earlier_seconds[max(before)] if before else 0.0
 
     def _artifact(self, name: str, path: Path) -> None:
-        self.record_artifact(name, path)
+        self.recorder.artifact(name, path)
 
     def _progress(self, step: int, total_steps: int) -> None:
         self.clock.reports(step)

@@ -117,11 +117,13 @@ def table_of(
     """
     from jestlab.analysis import tables
 
-    fields = ("baseline", "scope", "score", "shape", "options", "x", "by", "to")
+    fields = ("baseline", "scope", "score", "options", "x", "by", "to")
     given = {field: getattr(options, field) for field in fields} | shared
     given["best"] = options.model_dump()["best"]
     with_published = options.published
-    return tables.table(store, name or options.name, experiments, with_published=with_published, **given)
+    return tables.table(
+        store, name or options.name, experiments, with_published=with_published, shape=options, **given
+    )
 
 
 def figure_options(lab: Lab, options: Options) -> dict[str, Any]:

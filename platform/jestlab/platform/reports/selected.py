@@ -50,11 +50,8 @@ class RecordedRun:
                 "on another machine"
             )
         self.config = TrainConfig.model_validate(record.config, context=ELSEWHERE)
-        data = self.config.data.train
         try:
-            self.source = ShardIndex.load(
-                datasets.ensure_web(data, self.config.web_seed, lab.data, self.config.code)
-            )
+            self.source = ShardIndex.load(datasets.ensure_web(self.config, lab.data))
         except (OSError, ValueError) as error:
             raise UserError(f"can't read the images of {row.label}: {sentence(error)}") from None
 

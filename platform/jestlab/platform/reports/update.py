@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 from sqlalchemy import func, select
 
-from jestlab.analysis.costs import Scope
 from jestlab.analysis.files import FORMATS, write_whole
 from jestlab.platform import plugins
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.spec.options import Report, TableOptions, custom_code
+from jestlab.platform.spec.options import PageOptions, Report, TableOptions, custom_code
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.published import import_paper_tables
 from jestlab.platform.store.store import Store
@@ -218,15 +217,11 @@ def _file_stem(report: Report) -> str:
 
 
 def write_page(
-    lab: Lab,
-    experiment: str,
-    folder: Path | None = None,
-    baseline: str | None = None,
-    scope: Scope | None = None,
+    lab: Lab, experiment: str, folder: Path | None = None, options: PageOptions | None = None
 ) -> list[Path]:
     """Write the page of an experiment to a folder, by default that of its reports.
 
-    If `folder`, `baseline`, or `scope` is given, earlier reports in the folder count as out of date: the next
+    If a folder or an option is given, earlier reports in the folder count as out of date: the next
     launch writes them again.
 
     Returns:
@@ -236,12 +231,14 @@ def write_page(
     from jestlab.platform.reports.make import TrustedLoader
     from jestlab.platform.reports.selected import selected_images
 
-    is_as_launched = folder is None and baseline is None and scope is None
+    options = options or PageOptions()
+    is_as_launched = folder is None and options == PageOptions()
     folder = folder or lab.reports / experiment
     if not is_as_launched and (before := Build.read(folder)) is not None:  # it still lists the files
         before.model_copy(update={"made_from": ""}).write(folder)
     loader, images = TrustedLoader(lab.store_url), partial(selected_images, lab)
-    return build(gather(lab.store_url, experiment, baseline, scope, loader, images), folder)
+    page = gather(lab.store_url, experiment, options.baseline, options.scope, loader, images)
+    return build(page, folder)
 
 
 # ---- when to write reports again

@@ -30,13 +30,14 @@ Model = TypeVar("Model", bound=BaseModel)
 JsonSchema = Mapping[str, Any]
 
 NAMES_A_RUN = "names_a_run"
-"""Marks a field whose value is the name of another run: `Field(json_schema_extra={NAMES_A_RUN: True})`."""
+"""Marks a field whose value is the name of another run, with the programs that the run may have:
+`Field(json_schema_extra={NAMES_A_RUN: ["train"]})`."""
 
 IS_PATH = "is_path"
-"""Marks a field whose value is a path, in the same way."""
+"""Marks a field whose value is a path, by True."""
 
 NAMES_CODE = "names_code"
-"""Marks a field whose value may be a reference to custom code, in the same way."""
+"""Marks a field whose value may be a reference to custom code, with the kind of code."""
 
 _INDEX = re.compile("-?[0-9]+")
 _UNKNOWN = object()
@@ -128,11 +129,6 @@ class Field:
         return default.get(KIND) if isinstance(default, dict) else None
 
     @cached_property
-    def marks(self) -> frozenset[str]:
-        """Which of `NAMES_A_RUN`, `IS_PATH`, and `NAMES_CODE` the field is marked with."""
-        return frozenset(key for each in self.alternatives for key, value in each.items() if value)
-
-    @cached_property
     def items(self) -> Field:
         """A field that describes each element of a list, or each value of a mapping from names."""
         keys = ("items", "additionalProperties")
@@ -185,9 +181,10 @@ def definitions_of(*models: type) -> JsonSchema:
 
 
 @functools.cache
-def marked(model: type[BaseModel] | None, mark: str) -> tuple[Path, ...]:
-    """Return the paths of the fields with a mark: `NAMES_A_RUN`, `IS_PATH`, or `NAMES_CODE`."""
-    return tuple(path for path, field in fields_of(model).walk() if mark in field.marks) if model else ()
+def marked(model: type[BaseModel] | None, mark: str) -> Mapping[Path, Any]:
+    """Map the paths of the fields with a mark, `NAMES_A_RUN`, `IS_PATH`, or `NAMES_CODE`, to its values."""
+    fields = fields_of(model).walk() if model else ()
+    return {path: each[mark] for path, field in fields for each in field.alternatives if each.get(mark)}
 
 
 # ---- merging

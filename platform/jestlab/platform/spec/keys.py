@@ -138,8 +138,7 @@ def config_keys() -> tuple[SpecKey, ...]:
     programs: dict[SpecKey, tuple[str, ...]] = {}
     for name, program in builtin_programs().items():
         keys = [] if program.fields is None else list(_config_keys(program.fields))
-        local = set(map(dotted, program.local_paths))
-        keys += (SpecKey(key, *of, (), key not in local) for key, of in program.free_keys.items())
+        keys += (SpecKey(k, *of, (), k != program.folder_key) for k, of in program.free_keys.items())
         programs |= {key: (*programs.get(key, ()), name) for key in keys}
     found = [replace(key, where=where) for key, where in programs.items()]
     groups = list(dict.fromkeys(map(group, found)))

@@ -296,13 +296,13 @@ def _absolute_study(study: StudySpec, folder: Path, spec_folder: Path | None = N
 
     def absolute(program: ProgramConfig) -> _Absolute:
         if program.schema is None:
-            return {".".join(place): path for place in program.local_paths}
+            return {program.folder_key: path} if program.folder_key else {}
         found = {".".join(place): path for place in marked(program.schema, IS_PATH)}
         return found | {".".join(place): code for place in marked(program.schema, NAMES_CODE)}
 
     def config(tree: Tree, program: ProgramConfig, is_base: bool = True) -> Tree:
-        if is_base and program.spec_folder is not None and spec_folder is not None:
-            tree = {**tree, program.spec_folder: tree.get(program.spec_folder, str(spec_folder))}
+        if is_base and program.folder_key is not None and spec_folder is not None:
+            tree = {**tree, program.folder_key: tree.get(program.folder_key, str(spec_folder))}
         for key, make in absolute(program).items():
             if has(tree, place := key.split(".")):
                 tree = merge(tree, nested(place, make(lookup(tree, place))))

@@ -8,43 +8,30 @@ from them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.efforts import Effort, Over
+from jestlab.analysis.shape import Names, Shape
 from jestlab.analysis.sheet import Sheet
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import SpecError, nearest, shown
 from jestlab.platform.spec.fields import validated
-from jestlab.platform.spec.tree import KIND, listed
-
-if TYPE_CHECKING:
-    from jestlab.analysis.tables.shape import Shape
+from jestlab.platform.spec.tree import KIND
 
 PaperTable = Literal["comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"]
 TABLES: tuple[str, ...] = ("summary", "speedups", "scaling", "claims", *get_args(PaperTable))
 CodeKind = Literal["figure", "table"]
-MAX_DIGITS = 12
 
 
 def option(description: str, default: Any = None) -> Any:
     """Declare an option; the command line, the Python API, and the key reference show its description."""
     return Field(default, description=description)
 
-
-Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
-"""Several names, or one by itself; none for the default."""
 
 Baseline = Annotated[
     str | None,
@@ -105,12 +92,8 @@ class _Printed(Options):
     figure: Sheet | None = option("How the figure is printed; overrides the study's `figure`.")
 
 
-class TableOptions(Options):
-    """A table of the study's runs.
-
-    `summary` shows the final scores of all runs, `speedups` the cost to match the baseline, `scaling` power
-    laws, and `claims` the study's claims with verdicts. The others are the paper's tables with its runs.
-    """
+class _TableContent(Options):
+    """The options of tables that decide what they contain."""
 
     kind: Literal["table"]
     name: Annotated[str, AfterValidator(lambda name: extensions.check_name("table", name, TABLES))] = option(
@@ -121,29 +104,41 @@ class TableOptions(Options):
     best: Best = {}
     scope: FlopsScope = "scoring"
     published: bool = option("Show published rows in the paper's tables.", True)
-    columns: Names = option("Columns to show, in order: keys, headings, or scores, costs, factors.", ())
-    rows: Names = option("Rows to show, in order: runs, labels, or names of rows.", ())
-    digits: Annotated[int | None, Field(strict=True, ge=0, le=MAX_DIGITS)] = option(
-        "Decimal places of scores."
+
+
+class CostOptions(Options):
+    """How the costs of runs are compared; `jestlab costs` has a flag for each option."""
+
+    baseline: Baseline = None
+    scope: FlopsScope = "scoring"
+
+
+class PageOptions(Options):
+    """Options of the page of an experiment."""
+
+    baseline: str | None = option(
+        "Run or label to compare with; default: that of the study's reports, else the first run that is no "
+        "reference."
     )
-    sort: str = option("Column to sort rows by; -COLUMN sorts in descending order.", "")
-    caption: str | None = option("Caption; default: the table's own.")
-    label: str = option("LaTeX label; default: tab:NAME.", "")
-    notes: Annotated[bool, Field(strict=True)] = option("Show the notes; default: not on a terminal.", True)
-    width: Literal["auto", "column", "text"] = option(
-        "Width in LaTeX: auto, a column of the paper, or the whole text.", "auto"
+    scope: Scope | None = option(
+        "FLOPs that count, each scope with the previous ones; default: that of the study's reports, else "
+        "scoring."
     )
+
+
+class TableOptions(Shape, _TableContent):
+    """A table of the study's runs.
+
+    `summary` shows the final scores of all runs, `speedups` the cost to match the baseline, `scaling` power
+    laws, and `claims` the study's claims with verdicts. The others are the paper's tables with its runs.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
     x: str | None = option("Of scaling: config key of the size, or an effort: flops, examples_seen.")
     by: Names = option("Of scaling: config keys whose values are lines; default: a line for each run.", ())
     to: Factor = option("Of scaling: extrapolate to this many times the largest size.", 10.0)
     options: dict[str, Any] = option("Arguments of a custom table.", {})
-
-    @property
-    def shape(self) -> Shape:
-        """The rows and columns to show, and their format."""
-        from jestlab.analysis.tables.shape import Shape  # imports all tables
-
-        return Shape.of(self.model_dump())
 
     @property
     def rows_of_runs(self) -> tuple[str, ...]:
@@ -159,7 +154,7 @@ class TableOptions(Options):
     def _check(self) -> TableOptions:
         if self.name == "scaling" and self.x is None:
             raise ValueError("the table scaling needs x, the config key of the size")
-        if self.name != "scaling" and self.model_fields_set & {"x", "by", "to"}:
+        if self.name != "scaling" and (self.x, self.by, self.to) != (None, (), 10.0):  # as in a full dump
             raise ValueError("x, by, and to are options of the table scaling: leave them out")
         if self.options and self.name in TABLES:
             raise ValueError(f"the table {self.name} is built in: leave out `options`")

@@ -42,23 +42,21 @@ class ProgramConfig:
         schema: Model of the config; None for a free-form mapping.
         free_keys: Documented keys of a free-form mapping.
         problems: Yields the mistakes in a free-form config, given the roles of the run's dependencies.
-        local_paths: Fields of a free-form config with paths of files and folders.
         identity: Returns the part of a config that determines the result, as a new dict.
         extent: Path of the config's training length, to which the price is proportional; None without one.
         inherits: Sections that a run of this program takes from the base of a study with another program, if
             that program has a section of the same name and type.
-        spec_folder: Key of a free-form config whose default is the folder of the spec.
+        folder_key: Key of a free-form config with the path of a folder, by default that of the spec.
     """
 
     name: str
     schema: type[BaseModel] | None = None
     free_keys: Mapping[str, FreeKey] = field(default_factory=dict)
     problems: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] = lambda config, roles: ()
-    local_paths: tuple[tuple[str, ...], ...] = ()
     identity: Callable[[Any], dict[str, Any]] = dict
     extent: tuple[str, ...] | None = None
     inherits: tuple[str, ...] = ()
-    spec_folder: str | None = None
+    folder_key: str | None = None
 
     @property
     def fields(self) -> Field | None:

@@ -7,14 +7,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection, func, select
 
 from jestlab.models.training.phases import ResumePoint, Spent
-from jestlab.platform.client import as_count, as_name
+from jestlab.platform.client import Reporter, Totals
 from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store.batches import (
     LAST_STEP,
@@ -22,7 +22,6 @@ from jestlab.platform.store.batches import (
     artifact_record,
     as_number,
     records_until,
-    score_records,
     write,
 )
 from jestlab.platform.store.engine import database_message
@@ -45,7 +44,7 @@ class ValueRefused(ValueError):
     """The database rejected a recorded value. Everything else was written."""
 
 
-class WorkerAttempt:
+class WorkerAttempt(Reporter):
     """One worker's attempt at a run. Points are written in bulk; the last write of a step counts.
 
     An attempt replaces the records of earlier attempts after the step from which it continues. If it starts
@@ -53,7 +52,8 @@ class WorkerAttempt:
 
     A background thread writes the buffer every second. While the store can't be reached, points go to a file
     in the run's folder, from which each is written once later. A value that the database rejects is left out;
-    the program's next call raises, and the run fails. All methods can be called from any thread.
+    the program's next report raises ValueRefused, and the run fails. After the attempt was revoked, reports
+    raise AttemptLost. All methods can be called from any thread.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class WorkerAttempt:
         fingerprint: str,
         number: int,
         *,
+        root: Path,
         directory: Path,
         provenance: Provenance,
         handle: str,
@@ -76,6 +77,7 @@ class WorkerAttempt:
             store: The store.
             fingerprint: The run.
             number: Number of the attempt.
+            root: Root of the lab, which contains the artifacts.
             directory: The run's folder on this machine.
             provenance: Provenance of this process.
             handle: Handle of this process, for a local job whose launcher died before it could store one.
@@ -99,7 +101,7 @@ class WorkerAttempt:
         self._store = store
         self._fingerprint = fingerprint
         self._id, self._run_id = row.id, row.run_id
-        self._directory = directory
+        self._root, self._directory = root, directory
         self._refused: ValueRefused | None = None  # the first one
         self._spent = spent
         self._spool = Spool(directory, row.id)
@@ -131,40 +133,21 @@ class WorkerAttempt:
 
     # ---- while it runs
 
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record metrics at a step. NaN is stored as NULL.
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
+        self._add([("point", step, name, as_number(value)) for name, value in metrics.items()])
 
-        Raises:
-            ValueError: A step or name is invalid.
-            ValueRefused: The database rejected an earlier value.
-            AttemptLost: The attempt was revoked.
-        """
-        step = as_count("step", step)
-        self._add([("point", step, as_name(name), as_number(value)) for name, value in metrics.items()])
+    def _evaluation(self, step: int, scores: dict[str, float], totals: Totals) -> None:
+        batch: Batch = []
+        for name, value in scores.items():
+            dataset, _, metric = name.rpartition("/")
+            batch.append(("score", step, dataset, metric, as_number(value), *totals))
+        self._add(batch)
 
-    def evaluation(
-        self,
-        step: int,
-        examples_seen: int | None,
-        flops_total: float | None,
-        scores: Mapping[str, float],
-        *,
-        seconds: float | None = None,
-    ) -> None:
-        """Record scores named `dataset/metric`; raises the same errors as `log`."""
-        self._add(score_records(step, examples_seen, flops_total, scores, seconds))
+    def _progress(self, step: int, total_steps: int) -> None:
+        self._add([("progress", step, total_steps)])
 
-    def progress(self, step: int, total_steps: int) -> None:
-        """Record the progress of the run."""
-        self._add([("progress", as_count("step", step), as_count("total_steps", total_steps))])
-
-    def artifact(self, name: str, path: Path, root: Path) -> None:
-        """Record a file or folder of the lab with its size and digest, replacing an artifact of this name.
-
-        Raises:
-            ValueError: It is outside the lab, or does not exist.
-        """
-        self._add([artifact_record(name, path, root)])
+    def _artifact(self, name: str, path: Path) -> None:
+        self._add([artifact_record(name, path, self._root)])
 
     def flush(self) -> None:
         """Make all records durable, in the store or in the spool.

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from jestlab.platform.client import as_count, as_name
 from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.rows import upsert, write_metrics
 from jestlab.platform.store.tables import (
@@ -49,29 +48,6 @@ def as_number(value: float) -> float | None:
     """Return a value as the store keeps it: NULL for NaN."""
     number = float(value)
     return None if math.isnan(number) else number
-
-
-def score_records(
-    step: int,
-    examples_seen: int | None,
-    flops_total: float | None,
-    scores: Mapping[str, float],
-    seconds: float | None = None,
-) -> Batch:
-    """Return scores, named `dataset/metric`, at a step, with their cost so far; None if unknown.
-
-    Raises:
-        ValueError: A step, a name, or a number is invalid.
-    """
-    seen = None if examples_seen is None else as_count("examples_seen", examples_seen)
-    costs = [None if cost is None else as_number(cost) for cost in (flops_total, seconds)]
-    batch: Batch = []
-    for name, value in scores.items():
-        dataset, slash, metric = as_name(name).rpartition("/")
-        if not slash:
-            raise ValueError(f"score {name!r} must be named dataset/metric")
-        batch.append(("score", as_count("step", step), dataset, metric, as_number(value), seen, *costs))
-    return batch
 
 
 def artifact_record(name: str, path: Path, root: Path) -> tuple[Any, ...]:

@@ -3,8 +3,8 @@
 A custom executor needs no change of jestlab: see `custom`. To add a built-in executor:
 
 - Implement `base.Executor` in this package, with a class method `create`, and add it to `_BUILT_IN`.
-- Add its name and its client packages to `CLIENTS` in `dependencies`; if it has any, also an extra in
-  pyproject.toml. `--on` and specs accept the names in `CLIENTS`.
+- Add its name to `EXECUTORS` in `dependencies`, and its client packages, if it has any, to `EXTRAS` there
+  and to an extra in pyproject.toml. `--on` and specs accept the names in `EXECUTORS`.
 - If users configure it, add a section with its name to `lab.settings.Settings`. If specs do so too, as for
   Slurm, add a field to `Resources` and its key to `spec.keys`.
 - Let `Resources.unsuitable_for` in `spec.resources` refuse the resources that it doesn't support.

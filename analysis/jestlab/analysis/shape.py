@@ -1,48 +1,56 @@
-"""The shape of a table: which rows and columns to show, their order and digits, and the words around them."""
+"""The shape of a table: which rows and columns to show, their order and digits, and the words around them.
+
+Specs and commands have the same options. They import this module, so only functions import tables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from .core import ESSENTIAL, Column, Table, Width, records
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 if TYPE_CHECKING:
-    from ..frames import Frames
+    from .frames import Frames
+    from .tables.core import Column, Table
+
+_MAX_DIGITS = 12
+
+Width = Literal["auto", "column", "text"]
+"""Width in LaTeX: one column of the paper, the whole text, or (auto) one column if the table fits it."""
+
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda given: [given] if isinstance(given, str | int) else given)
+]
+"""Several names, or one by itself; none for the default."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What to show of a table, and how.
+class Shape(BaseModel):
+    """What to show of a table, and how; other options of the table are ignored.
 
-    Attributes:
-        columns: Columns to show after the rows' names, in this order: keys, headings, groups of headings, or
-            families (scores, costs, factors); empty for all.
-        rows: Rows to show, in this order: names of rows, or of runs for all points of a run; empty for all.
-            Comparisons with the baseline remain even if it isn't shown.
-        digits: Number of decimals of scores and differences; None for the usual number.
-        sort: Column to sort the rows of each section by; "-" before it for descending order.
-        caption: Caption; None for the table's own caption.
-        label: LaTeX label; empty for a label made from the table's name.
-        notes: Whether to show notes.
-        width: Width in LaTeX.
+    Rows can be named by runs, for all points of a run. Comparisons with the baseline remain even if it isn't
+    shown. Columns can also be named by the groups of their headings.
     """
 
-    columns: Sequence[str] = ()
-    rows: Sequence[str] = ()
-    digits: int | None = None
-    sort: str = ""
-    caption: str | None = None
-    label: str = ""
-    notes: bool = True
-    width: Width = "auto"
+    model_config = ConfigDict(frozen=True)
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Shape:
-        """Create a shape from the options of a table; other options are ignored."""
-        names = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in options.items() if key in names and value is not None})
+    columns: Names = Field(
+        (), description="Columns to show, in order: keys, headings, or scores, costs, factors."
+    )
+    rows: Names = Field((), description="Rows to show, in order: runs, labels, or names of rows.")
+    digits: Annotated[int | None, Field(strict=True, ge=0, le=_MAX_DIGITS)] = Field(
+        None, description="Decimal places of scores."
+    )
+    sort: str = Field("", description="Column to sort rows by; -COLUMN sorts in descending order.")
+    caption: str | None = Field(None, description="Caption; default: the table's own.")
+    label: str = Field("", description="LaTeX label; default: tab:NAME.")
+    notes: Annotated[bool, Field(strict=True)] = Field(
+        True, description="Show the notes; default: not on a terminal."
+    )
+    width: Width = Field(
+        "auto", description="Width in LaTeX: auto, a column of the paper, or the whole text."
+    )
 
     def named(self, frames: Frames) -> list[str]:
         """Return the rows that are names of runs."""
@@ -84,6 +92,8 @@ def _split(names: Iterable[str], known: Iterable[str]) -> list[str]:
 
 def _sorted(table: Table, by: str) -> Table:
     """Sort rows by the numbers of a column, or by its texts if it has no numbers; missing values are last."""
+    from .tables.core import records
+
     column = table.column_named(by.removeprefix("-"))
     frame = table.frame
     values = next((frame[name] for name in (column.key, f"{column.key}_mean") if name in frame), frame["row"])
@@ -107,6 +117,8 @@ def _with_rows(table: Table, names: Iterable[str], own: Sequence[Frames]) -> Tab
 
 
 def _with_columns(table: Table, names: Iterable[str]) -> Table:
+    from .tables.core import ESSENTIAL
+
     first, *others = (*table.columns, *table.hidden)
     columns = [first, *(column for column in others if column.importance >= ESSENTIAL)]
     aliases = [alias for column in others for alias in (column.key, column.header, column.group)]
