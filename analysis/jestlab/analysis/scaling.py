@@ -122,8 +122,7 @@ class PowerLaw:
         Its root is half the confidence interval of the means in the direction that moves the value.
         """
         moved = derivatives @ np.linalg.pinv(self._derivatives(self._sizes))  # by the means, [m, k]
-        lengths = np.maximum(np.linalg.norm(moved, axis=1), 1e-300)
-        deviations = (self._values @ moved.T / lengths).std(axis=0, ddof=1)
+        deviations = (self._values @ moved.T / np.linalg.norm(moved, axis=1)).std(axis=0, ddof=1)
         return half_widths(deviations, len(self._values), BAND) ** 2
 
 

@@ -21,10 +21,7 @@ from .against import Axis, against, final_scores, placed
 from .plot import Plot
 
 _CAPTION = f"Curves: c + a · x^(−b), dashed where extrapolated; shaded: {BAND:.0%} confidence interval."
-_HOW = (
-    "y = c + a · x^(−b) by least squares to the means over seeds; "
-    f"in brackets the {BAND:.0%} profile interval, in which each seed counts once"
-)
+_HOW = f"y = c + a · x^(−b) by least squares to the means over seeds [{BAND:.0%} profile interval]"
 _POINTS = 40  # of a curve, within its sizes and beyond them
 _ENDS = ("", "_low", "_high")
 _NUMBERS = [f"{key}{end}" for key in ("exponent", "offset", "predicted") for end in _ENDS]
