@@ -11,7 +11,7 @@ from jestlab.analysis.report import gather
 from jestlab.analysis.report.answer import answer
 
 CLAIM = {"statement": "In the same time", "of": "quick", "better_than": "slow", "measure": "score_at_seconds"}
-SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}, "claims": [CLAIM]}
+SPEC: dict[str, Any] = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}, "claims": [CLAIM]}
 UNCOUNTED: dict[str, Any] = {"counts": False, "metrics": ["wiki/perplexity"]}
 
 
