@@ -182,8 +182,8 @@ def _add_flag(name: str, info: FieldInfo) -> Callable[[Any], Any]:
         return click.option(flag + negative, name, is_flag=True, default=None, help=help)
     if get_origin(annotation) is Literal:
         return click.option(flag, name, type=click.Choice(get_args(annotation)), help=help)
-    multiple = get_origin(annotation) in (tuple, dict)
-    metavar = "KEY=VALUE" if get_origin(annotation) is dict else name.upper()
+    multiple, is_number = get_origin(annotation) in (tuple, dict), annotation in (int, float)
+    metavar = "KEY=VALUE" if get_origin(annotation) is dict else "N" if is_number else name.upper()
     return click.option(flag, name, metavar=metavar, multiple=multiple, help=help)
 
 
