@@ -95,6 +95,6 @@ class Family(Part):
     def text(self, claims: int) -> str:
         """Write the rule: "an error rate of at most 5% for all together"."""
         kind = "a false discovery rate" if self.has_rate(claims) else "an error rate"
-        share = "per claim" if self.adjust == "none" else "for all together"
+        share = "" if claims == 1 else " per claim" if self.adjust == "none" else " for all together"
         test = f", by the test {self.test}" if self.test else ""
-        return f"{kind} of at most {100 * self.bound(claims):g}% {share}{test}"
+        return f"{kind} of at most {100 * self.bound(claims):g}%{share}{test}"
