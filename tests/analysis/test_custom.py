@@ -256,7 +256,7 @@ def test_commands_use_the_functions_of_a_file(study, tmp_path, monkeypatch, draw
     for done, message in (
         (plot("mine.py:scater"), "no 'scater' in .*mine.py: did you mean 'scatter'"),
         (plot("mine.py:scatter", "--option", "y=1"), "has no option 'y', given in options: did you mean|its"),
-        (plot("mine.py:scatter", "--option", "x"), "expected KEY=VALUE, such as x=flops"),
+        (plot("mine.py:scatter", "--option", "x"), "expected KEY=VALUE, such as threshold=0.5"),
         (plot("pareto", "--best", "x"), "expected KEY=VALUE, such as tuned={of: RUN, by: METRIC}"),
         (plot("pareto", "--best", "x={of: joint, by: los}"), "best: los has no goal"),
         (plot("scater"), "--kind: no report 'scater': did you mean"),

@@ -77,6 +77,8 @@ def test_the_table_has_intervals_and_the_runs_behind_them(study):
     assert table(url, "scaling", ["study"], x="width", to=2.0).columns[3].header == "at 160 (%) ↑"
     chosen = Shape(rows=["bb"])
     assert table(url, "scaling", ["study"], x="width", by=["data.filter"], shape=chosen).rows == ["bb"]
+    alone = table(url, "scaling", ["study"], x="width", shape=chosen)
+    assert (alone.rows, [note for note in alone.own_notes if note.startswith("a: ")]) == (["bb"], [])
 
 
 def test_efforts_are_sizes_too(study):

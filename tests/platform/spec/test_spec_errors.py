@@ -26,6 +26,9 @@ runs: {a: {program: weights, path: x.npz}} => 1: base.schedule.batch_sise: unkno
 runs: {a: {schedule.batch_size: many}} => 1: runs.a.schedule.batch_size: must be a valid integer, not 'many'
 runs: {a: {schedule.batch_size: true}} => 1: runs.a.schedule.batch_size: must be a number, not true
 runs: {a: {runtime.keep_best: 1}} => 1: runs.a.runtime.keep_best: must be true or false, not 1
+{runs: {a: {}}, reports: [{pareto: {trajectories: x}}]} => 1: reports.0.trajectories: must be true or false
+runs: {a: {}}
+reports: [{table: {best: {t: {of: a, by: m, x: 1}}}}] => 2: reports.0.best.t.x: unknown key: known
 base:
   model: {vision: {patch_size: 5}}
 runs: {a: {}} => 2: base.model.vision: patch_size 5 does not divide image_size 16

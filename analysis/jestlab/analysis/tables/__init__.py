@@ -112,7 +112,9 @@ def table(
     elif name == "scaling":
         from ..figures.scaling import scaling  # imports NumPy, and tables
 
-        plot = scaling(results_of(studies[0]), x or "", by, to, baseline)
+        frames = results_of(studies[0])
+        names = shape.named(frames)  # without the baseline, a point of another law
+        plot = scaling(frames.only(names) if names else frames, x or "", by, to, baseline)
         assert plot.table is not None
         result = plot.table
     elif name in _OF_ONE_EXPERIMENT:

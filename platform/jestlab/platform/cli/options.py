@@ -127,7 +127,7 @@ def output_option(
 _FLAG_NAMES = {"options": "option"}
 """Option → name of its flag, if it differs: a repeatable flag is in the singular."""
 
-_EXAMPLES = {"options": "x=flops", "best": "tuned={of: RUN, by: METRIC}"}
+_EXAMPLES = {"options": "threshold=0.5", "best": "tuned={of: RUN, by: METRIC}"}
 """Option whose flag takes KEY=VALUE → an example."""
 
 

@@ -335,8 +335,9 @@ def _message(details: Mapping[str, Any], section: Field, kind: Any, root: Field)
         return f"unknown kind {context['tag']!r}: {choices(context['tag'], valid)}"
     if type_ in ("model_type", "model_attributes_type", "dataclass_type", "dict_type"):
         return f"must be a mapping, not {shown(given)}"
-    expected = re.sub(r", (unable to parse|got a number).*$| after validation.*$", "", details["msg"])
+    expected = re.sub(r", (unable to |got a number).*$| after validation.*$", "", details["msg"])
     expected = re.sub(r"^\w+ should", "must", expected).replace("valid tuple", "list")
+    expected = expected.replace("a valid boolean", "true or false")
     by_type = f" ({kind_of(given)})" if "type" in type_ or "parsing" in type_ else ""
     return f"{expected}, not {no_string(given) if type_ == 'string_type' else shown(given) + by_type}"
 
@@ -347,6 +348,6 @@ def _unknown_key(key: str, section: Field, kind: Any, root: Field) -> str:
         return f"not valid for {KIND} {kind} (belongs to {' and '.join(others)}): set {KIND} as well"
     hint = nearest(key, section.parts(kind))
     if not hint.startswith("did you mean"):
-        elsewhere = (dotted(path) for path, _ in root.walk() if path[-1] == key)
+        elsewhere = (dotted(path) for path, _ in root.walk() if path[-1] == key and len(path) > 1)
         hint = next((f"did you mean {found!r}?" for found in elsewhere), hint)
     return f"unknown key: {hint}"

@@ -153,7 +153,7 @@ class TableOptions(Shape, _TableContent):
     @model_validator(mode="after")
     def _check(self) -> TableOptions:
         if self.name == "scaling" and self.x is None:
-            raise ValueError("the table scaling needs x, the config key of the size")
+            raise ValueError("the table scaling needs x, the config key of the size: x: KEY, or --x KEY")
         if self.name != "scaling" and (self.x, self.by, self.to) != (None, (), 10.0):  # as in a full dump
             raise ValueError("x, by, and to are options of the table scaling: leave them out")
         if self.options and self.name in TABLES:
