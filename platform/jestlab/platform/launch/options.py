@@ -69,7 +69,10 @@ class LaunchOptions(RetryOptions):
     @model_validator(mode="after")
     def _check_runs(self) -> LaunchOptions:
         if self.runs and not (self.rerun_changed or self.rerun_retracted):
-            raise ValueError("runs: name single runs only with rerun_changed or rerun_retracted (--rerun-…)")
+            raise ValueError(
+                "runs: name single runs only with rerun_changed or rerun_retracted (--rerun-changed, "
+                "--rerun-retracted)"
+            )
         return self
 
 
