@@ -30,7 +30,7 @@ def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False,
         experiment="study", study=Study({}, ""), claim=claim, names=Names({}, ()), runs={},
         members=(of, above), chosen={}, planned=seeds, completed=seeds, seeds=seeds, weights={}, values={},
         differences=differences, relation="above" if near is None else "near", metric=Metric("max"),
-        problem="", gaps=(), unknown=(),
+        problem="", gaps=(), lacking=(),
     )  # fmt: skip
     return Judged(
         contrast,

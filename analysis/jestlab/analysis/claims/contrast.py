@@ -47,7 +47,7 @@ class Contrast:
         metric: The metric of the difference.
         problem: Why the claim can't be decided by its differences; empty if it can.
         gaps: Clauses about missing results, except those of runs; often empty.
-        unknown: Clauses about values that completed runs lack.
+        lacking: Clauses about values that completed runs lack.
     """
 
     experiment: str
@@ -67,7 +67,7 @@ class Contrast:
     metric: Metric
     problem: str
     gaps: Sequence[str]
-    unknown: Sequence[str]
+    lacking: Sequence[str]
 
     def first(self, count: int) -> Contrast:
         """Return the contrast in its first seeds."""
@@ -120,7 +120,7 @@ class Contrast:
     def gap(self) -> str:
         """One clause about missing results; empty if nothing is missing."""
         missing = [seed for seed in self.planned if seed not in self.completed]
-        gaps = (*self.gaps, self._fates(missing, len(self.planned)), *self.unknown)
+        gaps = (*self.gaps, self._fates(missing, len(self.planned)), *self.lacking)
         return next(filter(None, gaps), "one seed has no interval" * (len(self.seeds) == 1))
 
     def _fates(self, seeds: Sequence[int], total: int) -> str:
@@ -225,8 +225,8 @@ def contrast_of(
             problem,
             "" if planned else "the runs have no seed in common",
         ],
-        unknown=[
-            measures.missing(by.get(label, measure) if label not in picked else measure, names.shown[label])
+        lacking=[
+            measures.missing(measure if label in picked else by.get(label, measure), names.shown[label])
             for measure, label in weights
             if any((measure, label, seed) not in values for seed in completed)
         ],

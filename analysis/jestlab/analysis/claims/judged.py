@@ -192,8 +192,9 @@ class Judged:
 def count_verdicts(judged: Sequence[Judged], with_scale: bool = True) -> str:
     """Count the verdicts in a sentence: "At scale smoke, 3 claims: 2 hold, 1 undecided."."""
     counts = Counter(each.verdict for each in judged)
-    scales = dict.fromkeys(filter(None, (each.contrast.study.scale for each in judged)))
-    where = f"At scale {' and '.join(scales)}, " if scales and with_scale else ""
+    scales = dict.fromkeys(each.contrast.study.scale for each in judged if with_scale)
+    named = " and ".join(filter(None, scales))
+    where = f"At scale {named}, " if named else ""
     if len(judged) == 1:
         return f"{where}1 claim: {judged[0].verdict}."
     parts = [

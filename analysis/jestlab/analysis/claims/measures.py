@@ -88,9 +88,9 @@ class Measures:
             wanted: Measure, label, and seed. Runs whose score is wanted are compared at equal efforts.
 
         Returns:
-            The known values. A diverged run has the worst value of its metric, or NaN if
-            the metric has no goal. Nothing is extrapolated: a run whose first evaluation is after the
-            effort at which runs are compared has no value.
+            The known values. A diverged run has the worst value of its metric, or NaN if the metric has no
+            goal. Nothing is extrapolated: a run whose first evaluation is after the effort at which runs are
+            compared has no value.
         """
         values: dict[Value, float] = {}
         for measure in dict.fromkeys(name for name, _, _ in wanted):
@@ -146,7 +146,7 @@ class Measures:
         if share := AFTER.fullmatch(measure):
             at = {place: float(share[1]) * end for place, end in ends.items()}
         else:
-            # Each seed has its own effort, so that new seeds don't change the scores of earlier ones.
+            # An effort for each seed, so that new seeds don't change the scores of earlier ones.
             least: dict[int, float] = {}
             for (_, seed), end in ends.items():
                 least[seed] = min(end, least.get(seed, math.inf))

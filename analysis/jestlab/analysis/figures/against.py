@@ -280,8 +280,10 @@ def _draw_points(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             axes.axhspan(level["low"], level["high"], color=color, alpha=0.08, linewidth=0, zorder=0)
             if not math.isnan(level["x"]):
                 axes.axvline(level["x"], color=color, **DOTTED)
-        if not measured:
-            _tick(axes, means) if rows["law"].empty else count_axis(axes, panel["x"], log=True)
+        if len(rows["law"]):
+            count_axis(axes, panel["x"], log=True)
+        elif not measured:
+            _tick(axes, means)
         heights = data.loc[data["y_label"] == y_label, "y"]  # of all panels that share the axis
         is_log, percent = texts.metric.scale == "log", texts.metric.suffix == "%"
         is_score = y_label == texts.y

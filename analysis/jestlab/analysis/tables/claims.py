@@ -106,13 +106,7 @@ def claims_table(
         column("study", "study", 70),
         column("statement", "claim", ESSENTIAL),
         column("source", "source", 40),
-        column(
-            "expected",
-            "expected",
-            60,
-            lambda row: _expected(row, by_row[row["row"]].claim, metrics[row["row"]]),
-            align="right",
-        ),
+        column("expected", "expected", 60, expected, align="right"),
         Column(
             "difference",
             "difference",
@@ -152,7 +146,7 @@ def difference(row: Record, metric: Metric) -> str:
 
 
 def _expected(row: Record, claim: Claim, metric: Metric) -> str:
-    """Write what a claim says: "above 0", "above −1.0", "−5.0 to +5.0", "exponent above 0.3"."""
+    """Write the claimed range: "above 0", "above −1.0", "−5.0 to +5.0", "exponent above 0.3"."""
     if claim.exponent_above is not None:
         return f"exponent above {claim.exponent_above:g}"
     within = claim.within or 0.0
