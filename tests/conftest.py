@@ -102,7 +102,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use; a test's variants for other stores belong to `make test-all`."""
+    """Mark tests by the fixtures that they use; variants for other stores belong to `test-all`."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for name in fixtures & MARKS_BY_FIXTURE.keys():
