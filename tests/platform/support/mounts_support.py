@@ -1,8 +1,8 @@
 """A folder that several clients mount over a network protocol, as the nodes of a cluster do.
 
-Each client is an `sshfs` with a server of its own, an `sftp-server` that it starts instead of `ssh`. It keeps
-attributes for 20 s and listings, too: that long it may not see a file that another client has made. Its hard
-links are exclusive, and its renames are atomic, as they are on NFS.
+Each client is an `sshfs` that starts an `sftp-server` instead of `ssh`. It caches listings for 20 s: for that
+long they may lack a file that another client has created. Hard links are exclusive, and renames are atomic, as
+on NFS.
 """
 
 import functools
