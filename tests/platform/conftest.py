@@ -81,19 +81,29 @@ def postgres(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop(url)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "shared"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of a store that is not made yet, on each kind of database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'results.db'}"
+    if request.param == "shared":
+        return f"sqlite:///{tmp_path / 'results.shared'}"
     url: str = request.getfixturevalue("postgres")
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "shared"])
 def store_url(request: pytest.FixtureRequest) -> str:
     """URL of an empty store on each kind of database, for tests whose subject is SQL."""
     url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def shared_url(tmp_path: Path) -> str:
+    """URL of an empty store in a shared folder."""
+    url = f"sqlite:///{tmp_path / 'results.shared'}"
+    Store.open(url).close()
     return url
 
 
