@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 
 
 def names(folder: Path) -> set[str]:
-    """Return what a client lists."""
+    """Return the names in a client's listing."""
     return {path.name for path in folder.iterdir()}
 
 

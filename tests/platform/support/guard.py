@@ -24,7 +24,7 @@ class Guard:
     """Starts daemons in another process, which ends them when this process ends or closes it.
 
     Attributes:
-        folder: What a daemon prints is in NAME.out, its process id in NAME.running.
+        folder: Contains the output of each daemon in NAME.out, and its process id in NAME.running.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
 """A folder that several clients mount over a network protocol, as the nodes of a cluster do.
 
-Each client is an `sshfs` with a server of its own, an `sftp-server` that it starts instead of `ssh`. It keeps
-attributes for 20 s and listings, too: that long it may not see a file that another client has made. Its hard
-links are exclusive, and its renames are atomic, as they are on NFS.
+Each client is an `sshfs` that starts an `sftp-server` instead of `ssh`. It caches listings for 20 s: for that
+long they may lack a file that another client has created. Hard links are exclusive, and renames are atomic,
+as on NFS.
 """
 
 import functools
@@ -28,19 +28,19 @@ def why_not() -> str | None:
     return None if os.access("/dev/fuse", os.R_OK | os.W_OK) else "/dev/fuse may not be opened"
 
 
-def mount_command(folder: Path, place: Path, *options: str, user: int | None = None) -> list[str]:
+def mount_command(folder: Path, place: Path, *options: str, user: tuple[int, int] | None = None) -> list[str]:
     """Return the command of a client, which runs until its folder is unmounted.
 
     Args:
         folder: The folder of the server.
         place: Where to mount it.
         options: Further options of `sshfs`.
-        user: Id of the user and group as whom the client acts on the server; by default as this process.
+        user: Ids of the user and group as whom the client acts on the server; by default as this process.
     """
     # What sshfs appends for ssh, such as -x, become arguments that this shell ignores.
     server = f"sh -c {SERVER}"
     if user is not None:
-        server = f"setpriv --reuid={user} --regid={user} --clear-groups {server}"
+        server = f"setpriv --reuid={user[0]} --regid={user[1]} --clear-groups {server}"
     given = [f"ssh_command={server}", "reconnect", *options]
     if os.geteuid() == 0:
         given.append("allow_other")

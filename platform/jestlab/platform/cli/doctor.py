@@ -168,7 +168,7 @@ def _folder(lab: Lab) -> Iterator[CheckResult]:
 
 
 def _file_system(lab: Lab) -> Iterator[CheckResult]:
-    """Compare what the file system of the lab's folder can do with what the lab's store requires."""
+    """Compare the abilities of the lab's file system with the requirements of its store."""
     place = _nearest_existing(lab.root)
     if lab.remote is not None or not _is_writable(place):
         return

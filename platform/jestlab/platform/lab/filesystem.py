@@ -1,4 +1,4 @@
-"""What the file system of a lab's folder can do, and which store fits it."""
+"""Test the abilities of a lab's file system, and choose the kind of store that fits it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FileSystem:
 
 
 def examine(folder: Path) -> FileSystem:
-    """Test in a temporary folder, which is deleted again, what a folder's file system can do.
+    """Test the abilities of a folder's file system in a temporary folder, which is deleted again.
 
     One machine can't measure how soon other machines see a change.
 

@@ -250,11 +250,12 @@ def _sqlite(path: Path, writes: bool) -> Engine:
     return engine
 
 
-def _record(connection: Connection, _: Any, sql: str, values: Any, context: Any, many: bool) -> None:
+def _record(connection: Connection, _: Any, sql: str, values: Any, *__: Any) -> None:
     """Record a statement of a write transaction of a shared store."""
     pending = connection.get_execution_options().get(_PENDING)
     if pending is not None:
-        pending.record(sql, values, many)
+        # SQLAlchemy's own flag is also set for one INSERT of several rows, whose values are one tuple.
+        pending.record(sql, values, many=isinstance(values, list))
 
 
 def _identity(path: Path) -> tuple[int, ...]:
