@@ -125,7 +125,7 @@ class Unreliable:
     """
 
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self.store, self.engine = store, store.engine
         self.refusals: float = 0
         self.loses_answer: Callable[[], bool] = lambda: False
 
