@@ -85,7 +85,7 @@ class Lab:
                 "a SQLite store needs a --root on this machine"
             )
         name = f"{remote.rpartition('/')[2]}-{hashlib.sha256(remote.encode()).hexdigest()[:12]}"
-        return cls(_scratch().absolute() / name, store_url, remote)
+        return cls(scratch().absolute() / name, store_url, remote)
 
     @property
     def store_is_missing(self) -> bool:
@@ -239,7 +239,7 @@ def _unavailable(lab: Lab) -> StoreUnreachable:
     return StoreUnreachable(f"the lab's folder {lab.root} is missing")
 
 
-def _scratch() -> Path:
+def scratch() -> Path:
     """Return the local folder for labs in buckets, which only this user can write to."""
     if given := os.environ.get(SCRATCH):
         return Path(given)
