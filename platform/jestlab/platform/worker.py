@@ -163,7 +163,7 @@ def _run(options: argparse.Namespace, stop: Stop, clock: PhaseClock) -> int:
     synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
     keeper = synced or LocalFolder()
     with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
-        code = _guarded(lambda: _attempt(lab, store, run, options, stop, keeper, clock))
+        code = _guarded(lambda: _attempt(lab, store, run, options.attempt, stop, keeper, clock, options.code))
     if synced and code != EXIT_BUSY:
         synced.show()
     return code
@@ -223,26 +223,27 @@ def _attempt(
     lab: Lab,
     store: Store,
     run: RunRecord,
-    options: argparse.Namespace,
+    claimed: int | None,
     stop: Stop,
     keeper: LocalFolder,
     clock: PhaseClock,
+    code: ShippedCode | None = None,
 ) -> int:
     """Take up the attempt, run its program, and record how it ended."""
     _log_to_standard_error()
     problem: Exception | None = None
-    if options.code:
+    if code is not None:
         try:
-            run = options.code.applied(run, lab)
+            run = code.applied(run, lab)
         except Exception as error:  # becomes the reason of the attempt
             problem = error
     # Read now: the store may be unavailable while the program runs.
     studies = stop.patiently(lambda: store.studies(run.fingerprint))
     parts, wanted = provenance.recorded_parts(), _wanted(run, studies)
     collected, tries = provenance.collect(Path(__file__).parent, parts, wanted), itertools.count()
-    if options.code:
-        collected = replace(collected, code_commit=options.code.commit, code_patch=options.code.changes)
-    number = stop.patiently(lambda: _claim(store, run)) if options.attempt is None else options.attempt
+    if code is not None:
+        collected = replace(collected, code_commit=code.commit, code_patch=code.changes)
+    number = stop.patiently(lambda: _claim(store, run)) if claimed is None else claimed
     attempt = stop.patiently(
         lambda: WorkerAttempt(
             store,
@@ -271,11 +272,11 @@ def _attempt(
         if problem is not None:
             raise problem
         keeper.begin(attempt.number, attempt.flush)
-        given: dict[str, Any] = {"upload": keeper.keep, "earlier_seconds": seconds, "clock": clock}
+        options: dict[str, Any] = {"upload": keeper.keep, "earlier_seconds": seconds, "clock": clock}
         if studies:
-            given["check_evaluation"] = functools.partial(check_first, *studies[0], run.program)
+            options["check_evaluation"] = functools.partial(check_first, *studies[0], run.program)
         # Created now, since the files of earlier attempts may have come from a bucket.
-        context = _context(lab, run, attempt, stop, **given)
+        context = _context(lab, run, attempt, stop, **options)
         clock.resumed.is_first, clock.resumed.is_empty = attempt.number == 1, context.resume is None
         try:
             _execute(lab, run, context)
@@ -289,16 +290,16 @@ def _attempt(
         keeper.push(PUSH_SECONDS)  # before the store records that the run completed
 
     try:
-        code, reason = (EXIT_COMPLETED, "") if attempt.ended_before else _outcome(stop, execute, lab.root)
+        status, reason = (EXIT_COMPLETED, "") if attempt.ended_before else _outcome(stop, execute, lab.root)
     finally:
         _end_descendants()
-    if code == EXIT_COMPLETED:
+    if status == EXIT_COMPLETED:
         attempt.complete()
-    elif code == EXIT_STOPPED:
+    elif status == EXIT_STOPPED:
         attempt.interrupt(reason)
     else:
-        attempt.fail(reason, code)
-    return code
+        attempt.fail(reason, status)
+    return status
 
 
 def _outcome(stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -47,12 +48,13 @@ class Shipping:
         self._how = how
         self._note = note
         self._codes: dict[Path, tuple[ShippedCode, frozenset[str]]] = {}
+        self._archives: dict[str, bytes] = {}  # to send
 
     def arguments(self, runs: Iterable[PlannedRun]) -> dict[str, str]:
         """Ship the code of incomplete runs; return the worker's argument by a run's fingerprint.
 
         Raises:
-            UserError: The code can't be shipped. Only archives of other folders may have been written.
+            UserError: The code can't be shipped. Nothing was written, unless the lab isn't reachable.
         """
         arguments = {}
         for run in runs if self._how else ():
@@ -67,6 +69,8 @@ class Shipping:
                 if file.is_file() and file.is_relative_to(top) and str(file.relative_to(top)) not in names:
                     raise UserError(f"{file} can't be shipped: Git ignores it, see `git check-ignore -v`")
             arguments[run.fingerprint] = code.model_dump_json(exclude_defaults=True)
+        while self._archives:
+            self._send(*self._archives.popitem())
         return arguments
 
     def _shipped(self, top: Path) -> tuple[ShippedCode, frozenset[str]]:
@@ -83,11 +87,12 @@ class Shipping:
             url = _pushed_to(top, commit)
             self._note(f"code: commit {commit[:12]} of {url}")
             # In arguments, a URL with `@` counts as one with a password.
-            return code.model_copy(update={"url": url.replace("://git@", "://git%40")}), names
+            url = url.replace("@", "%40") if url.startswith("ssh:") else url
+            return code.model_copy(update={"url": url}), names
         content = pack(top, names)
         archive = hashlib.sha256(content).hexdigest()
         code = code.model_copy(update={"archive": archive, "changed": commit is None or bool(changes)})
-        self._send(code.file, content)
+        self._archives[code.file] = content
         self._note(f"code: {counted(len(names), 'file')}, {len(content) / 1e3:,.0f} kB, from {top}")
         return code, names
 
@@ -174,7 +179,7 @@ def _pushed_to(top: Path, commit: str) -> str:
     if (top / ".gitmodules").exists():
         raise UserError(f"`code: git` doesn't clone the submodules of {top}: set `code: copy`")
     [url] = _git(top, "remote", "get-url", having[0])
-    if (shown := without_url_credentials(url)) != url and not url.startswith("ssh://git@"):
+    if (shown := without_url_credentials(url)) != url and not re.match("ssh://[^:/]+@", url):
         raise UserError(
             f"the URL of remote {having[0]} contains credentials, which others could read: {shown}: remove "
             f"them by `git remote set-url`, and give them to the image, {_OR_COPY}"

@@ -121,7 +121,7 @@ class ShippedCode(BaseModel):
         )  # fmt: skip
         if process.returncode:
             needs = "jobs need git, and for private repositories a key or a credential helper"
-            reason = f"can't clone {self.url}: {logs.tail(process.stderr)} ({needs})"
+            reason = f"can't clone {self.url}: {logs.tail(process.stderr, 4)} ({needs})"
             raise Failed(reason, recurs=process.returncode == 127)  # there is no git
 
 
