@@ -228,17 +228,12 @@ class LocalCopy:
                 connection.set_authorizer(None)
                 set_number(connection, number + count)
                 connection.execute("COMMIT")
-        except (
-            sqlite3.IntegrityError,
-            sqlite3.OperationalError,
-            sqlite3.ProgrammingError,
-            ValueError,
-        ) as error:
-            if isinstance(error, sqlite3.Error) and error.sqlite_errorcode & 0xFF in _PASSING:
+        except (sqlite3.Error, ValueError) as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:
                 raise
             raise CopyDiffers(
                 f"{self.path(number + count + 1)} can't be applied to the copy {self.file} ({error}): delete "
-                f"{self._place} to make a new copy"
+                f"{self._place} to make a new copy, or restore a backup"
             ) from error
         return count
 

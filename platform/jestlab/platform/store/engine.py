@@ -71,7 +71,7 @@ def _engine(url: str, *, writes: bool) -> Engine:
     return _postgresql(store, writes) if path is None else _sqlite(path.absolute(), writes)
 
 
-def _shared_folder(engine: Engine) -> Path | None:
+def shared_folder(engine: Engine) -> Path | None:
     """Return the folder of a shared store; None for other stores."""
     path = sqlite_file(engine.url)
     return path if is_shared(path) else None
@@ -111,7 +111,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
     On SQLite it holds the write lock from the start. On PostgreSQL it is READ COMMITTED: lock rows on which a
     decision depends with `with_for_update`.
     """
-    folder = _shared_folder(engine)
+    folder = shared_folder(engine)
     with (
         plain_errors(engine),
         nullcontext() if folder is None else shared.transaction(folder) as pending,
@@ -231,6 +231,8 @@ def _sqlite(path: Path, writes: bool) -> Engine:
 
     @event.listens_for(engine, "checkout")
     def _check_place(connection: Any, record: Any, _: Any) -> None:
+        if is_shared(path):
+            shared.follow(path)
         # Writes to an open file that was moved, or replaced by a copy, are lost. A connection to such a file
         # is replaced by a new one.
         if record.info.get("file") != _identity(file) or is_stale(connection, file):
@@ -241,8 +243,6 @@ def _sqlite(path: Path, writes: bool) -> Engine:
         # A transaction that reads first and writes later fails without waiting if another one wrote in
         # between. So a write transaction takes the lock at its start.
         writes = connection.get_execution_options().get(_WRITES, False)
-        if is_shared(path) and not writes:
-            shared.follow(path)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     if is_shared(path):

@@ -125,12 +125,13 @@ def create(folder: Path) -> None:
     """Make the folder of a shared store, unless it exists. The umask decides who else may write to it.
 
     Raises:
-        OSError: It can't be made.
+        StoreError: It can't be made.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "id").exists():
-        with _unpublished(folder, uuid.uuid4().hex.encode()) as partial:
-            _link(partial, folder / "id")  # unless another process was faster
+    with plain_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "id").exists():
+            with _unpublished(folder, uuid.uuid4().hex.encode()) as partial:
+                _link(partial, folder / "id")  # unless another process was faster
 
 
 @contextmanager
@@ -142,6 +143,11 @@ def plain_errors(folder: Path) -> Iterator[None]:
         if folder.is_dir():
             raise StoreUnreachable(f"store {folder}: {sentence(error)}") from error
         raise StoreMissing(f"no store at {folder}: launch a study first, or use --root or --store") from error
+    except NoLinks as error:
+        raise StoreError(
+            f"store {folder}: no hard links can be made there ({sentence(error)}): give --store "
+            "postgresql://user@host/database, or a --root on another file system"
+        ) from error
     except PermissionError as error:
         raise StoreError(f"store {folder}: no permission: {sentence(error)}") from error
     except BlockingIOError as error:
@@ -214,6 +220,10 @@ def _renew(path: Path, name: bytes, is_over: threading.Event) -> None:
 # ---- files
 
 
+class NoLinks(OSError):
+    """The file system has no hard links, or this user may not make any."""
+
+
 def _link(partial: Path, path: Path) -> bool:
     """Give a file its name, unless the name exists; return whether this process did.
 
@@ -226,12 +236,12 @@ def _link(partial: Path, path: Path) -> bool:
             return True
         except FileExistsError:
             return False
-        except OSError:
+        except OSError as error:
             # SFTP has one error for all reasons; the file may have been deleted since.
             if read(path) is not None:
                 return False
             if not left:
-                raise
+                raise NoLinks(error.errno, error.strerror, str(path)) from error
     return False
 
 
