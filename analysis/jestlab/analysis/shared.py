@@ -189,11 +189,13 @@ class LocalCopy:
         self._forget_other_store()
         with closing(connected(self.file)) as connection:
             number = number_of(connection)
-            if not self.path(number + 1).parent.is_dir():
-                number = self._load_base(connection, number)
-            while applied := self._apply(connection, number):
-                number += applied
-            return number
+            while True:
+                while applied := self._apply(connection, number):
+                    number += applied
+                # The next transaction isn't published yet, or it was deleted.
+                if (newer := self._load_base(connection, number)) == number:
+                    return number
+                number = newer
 
     def _forget_other_store(self) -> None:
         """Delete the copy if it is one of another store that had the same path."""
