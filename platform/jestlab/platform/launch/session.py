@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from jestlab.analysis.files import write_whole
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
+from jestlab.analysis.shared import is_shared
 from jestlab.platform import logs, reports
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system
@@ -408,7 +409,7 @@ def _completed_outcome(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcom
 def _check_store(lab: Lab, executor: Executor) -> None:
     """Raise UserError if jobs of an executor can't use the store of a lab."""
     file = sqlite_file(parse_url(lab.store_url))
-    if file is None or executor.here:
+    if file is None or executor.here or (executor.shares_folders and is_shared(file)):
         return
     advice = "give --store postgresql://user@host/database"
     if not executor.shares_folders:
@@ -416,4 +417,7 @@ def _check_store(lab: Lab, executor: Executor) -> None:
             f"jobs on {executor.name} cannot reach the SQLite file {file}: {advice}, or --on local"
         )
     if kind := network_file_system(Path(file)):
-        raise UserError(f"{file} is on a network file system ({kind}), where SQLite is not safe: {advice}")
+        raise UserError(
+            f"{file} is on a network file system ({kind}), where SQLite is not safe: {advice}, or "
+            "--store shared"
+        )
