@@ -89,7 +89,7 @@ class Lab:
                 "a SQLite store needs a --root on this machine"
             )
         name = f"{remote.rpartition('/')[2]}-{hashlib.sha256(remote.encode()).hexdigest()[:12]}"
-        return cls(scratch().absolute() / name, store_url, remote)
+        return cls(_scratch().absolute() / name, store_url, remote)
 
     @property
     def store_is_missing(self) -> bool:
@@ -249,7 +249,7 @@ def _unavailable(lab: Lab) -> StoreUnreachable:
     return StoreUnreachable(f"the lab's folder {lab.root} is missing")
 
 
-def scratch() -> Path:
+def _scratch() -> Path:
     """Return the local folder for labs in buckets, which only this user can write to."""
     try:
         return scratch()

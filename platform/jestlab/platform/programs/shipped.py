@@ -20,11 +20,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from jestlab.analysis.shared import scratch
 from jestlab.models.data.files import build_once
 from jestlab.models.extensions import references
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab, scratch
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.programs.context import Failed
 from jestlab.platform.store.records import RunRecord
