@@ -23,11 +23,11 @@ from jestlab.analysis.provenance.checkout import repository_of
 from jestlab.models.data.files import write_whole
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import CODE, Lab
 from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.command import known_words, scripts_of
-from jestlab.platform.programs.shipped import FOLDER, ShippedCode, leads_out
+from jestlab.platform.programs.shipped import ShippedCode, leads_out
 from jestlab.platform.programs.sources import folder_of, sources_of
 from jestlab.platform.redaction import without_url_credentials
 from jestlab.platform.store.records import RunState
@@ -103,7 +103,7 @@ class Shipping:
             path.touch()  # it is in use: see `gc`
         elif bucket is None and not write_whole(path, gzip.compress(content, mtime=0)):
             raise UserError(f"can't write {path}: no permission")
-        elif bucket is not None and path.name not in bucket.names(FOLDER):
+        elif bucket is not None and path.name not in bucket.names(CODE):
             bucket.write(name, gzip.compress(content, mtime=0))
 
 

@@ -25,13 +25,10 @@ from jestlab.models.data.files import build_once
 from jestlab.models.extensions import references
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import CODE, Lab
 from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.programs.context import Failed
 from jestlab.platform.store.records import RunRecord
-
-FOLDER = "code"
-"""Folder of a lab with archives of code."""
 
 _CLONE = """cd "$1" && git init --quiet &&
 git fetch --quiet --depth 1 "$2" "$3" && git checkout --quiet FETCH_HEAD"""
@@ -62,7 +59,7 @@ class ShippedCode(BaseModel):
     @property
     def file(self) -> str:
         """The archive's path in the lab."""
-        return f"{FOLDER}/{self.archive}.tar.gz"
+        return f"{CODE}/{self.archive}.tar.gz"
 
     @property
     def changes(self) -> str | None:
@@ -79,7 +76,7 @@ class ShippedCode(BaseModel):
             Failed: The commit can't be cloned.
         """
         fetch = partial(self._unpack, lab) if self.url is None else self._clone
-        folder = build_once(scratch() / FOLDER / str(self.archive or self.commit), fetch)
+        folder = build_once(scratch() / CODE / str(self.archive or self.commit), fetch)
         if (cwd := self.located(self.cwd, folder)) != self.cwd:
             os.chdir(cwd)
         config: dict[str, Any] = self.located(run.config, folder)
