@@ -122,8 +122,8 @@ def image_for_commands() -> Built:
     assert recipe is not None
     with tempfile.TemporaryDirectory() as source:
         Path(source, "torch.Dockerfile").write_text(recipe[1])
-        wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
-        subprocess.run([*wheel, Path(source, "dist")], cwd=ROOT, check=True, capture_output=True)
+        words = ["-m", "hatchling", "build", "--target", "wheel", "--directory", f"{source}/dist"]
+        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
         return build("commands", _digest_of_inputs() + recipe[1], Path(source), "torch.Dockerfile")
 
 
@@ -153,7 +153,7 @@ def build(kind: str = "", wanted: str | None = None, source: Path = ROOT, *recip
     with FileLock(folder / "lock"):
         if not (made / "inputs").exists() or (made / "inputs").read_text() != wanted:
             own_mounts = ["unshare", "--mount", "--propagation", "private"]
-            command = [*own_mounts, _SCRIPT, folder, source, name, *recipe]
+            command: list[str | Path] = [*own_mounts, _SCRIPT, folder, source, name, *recipe]
             environment = {**os.environ, "TORCH": "numpy"}  # instead of PyTorch
             subprocess.run(command, stdin=subprocess.DEVNULL, check=True, env=environment)
             (made / "inputs").write_text(wanted)
