@@ -47,7 +47,7 @@ def test_a_run_longer_than_the_limit_saves_before_it_and_resumes_without_using_a
 @pytest.mark.full
 def test_the_limit_holds_without_the_launcher_also_for_a_run_that_does_not_stop(root, tmp_path):
     study = labs.write_study(
-        tmp_path, runs={"deaf": {"program": "toy_programs:stubborn"}}, resources={"retries": 0, "time": "3s"}
+        tmp_path, runs={"deaf": {"program": "toy_programs:stubborn"}}, resources={"retries": 0, "time": "14s"}
     )
     with labs.started("launch", study, "--no-reports", root=root) as launcher:
         wait_until(lambda: list(root.glob("runs/*/deaf")))

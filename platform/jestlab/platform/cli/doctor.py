@@ -23,6 +23,7 @@ from jestlab.platform.cli.options import examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import EXTRAS, LAUNCHING, NO_RECORD, missing
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.filesystem import examine
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
@@ -30,7 +31,7 @@ from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import styled, table
 from jestlab.platform.store import provenance, schema
-from jestlab.platform.store.address import parse_url, shown_url
+from jestlab.platform.store.address import parse_url, shown_url, sqlite_file
 from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, LauncherRow
@@ -41,6 +42,8 @@ PROCESS_SECONDS = 60.0
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 5e9, 2e8  # free space below which to warn, or to fail
 _CLOCK_SKEW = timedelta(minutes=1)
+_STORES = {"sqlite": "SQLite", "shared": "a store in the shared folder", "postgresql": "PostgreSQL"}
+_ADDRESSES = {"shared": "shared", "postgresql": "postgresql://user@host/database"}  # values of --store
 _STYLES = {"ok": "green", "warning": "yellow", "broken": "red"}
 
 
@@ -158,10 +161,29 @@ def _jax(lab: Lab) -> Iterator[CheckResult]:
 
 def _folder(lab: Lab) -> Iterator[CheckResult]:
     place = _nearest_existing(lab.root)
-    if place.is_dir() and os.access(place, os.R_OK | os.W_OK | os.X_OK):
+    if _is_writable(place):
         yield CheckResult("ok", str(lab.root) if place == lab.root else f"{lab.root}, not created yet")
     else:
         yield CheckResult("broken", f"{place} is not a writable folder", "choose another --root")
+
+
+def _file_system(lab: Lab) -> Iterator[CheckResult]:
+    """Compare the abilities of the lab's file system with the requirements of its store."""
+    place = _nearest_existing(lab.root)
+    if lab.remote is not None or not _is_writable(place):
+        return
+    examined = examine(place)
+    missing = f" without {' and '.join(examined.missing)}" if examined.missing else ""
+    found = f"{examined.network or 'a disk of this machine'}{missing}, fits {_STORES[examined.store]}"
+    is_file = sqlite_file(parse_url(lab.store_url)) is not None
+    if is_file and examined.store != "sqlite":
+        yield CheckResult("warning", f"{found}, not a SQLite file", f"--store {_ADDRESSES[examined.store]}")
+    else:
+        yield CheckResult("ok", found)
+
+
+def _is_writable(place: Path) -> bool:
+    return place.is_dir() and os.access(place, os.R_OK | os.W_OK | os.X_OK)
 
 
 def _bucket(lab: Lab) -> Iterator[CheckResult]:
@@ -270,6 +292,7 @@ _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "config file": _settings,
     "notify": _notify,
     "folder": _folder,
+    "file system": _file_system,
     "disk": _disk,
     "bucket": _bucket,
     "store": _store,

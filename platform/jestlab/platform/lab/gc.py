@@ -25,6 +25,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, Row, Select, delete, or_, select
 
+from jestlab.analysis.shared import store_in
 from jestlab.models.data.datasets import MADE
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -206,7 +207,7 @@ def _delete_rows(connection: Connection, lab: Lab, older_than: timedelta) -> lis
 
 def _check_is_the_only_store(lab: Lab) -> None:
     """Raise UserError if the lab's folder contains a store with runs that is not the one in use."""
-    own, used = lab.root / "results.db", sqlite_file(parse_url(lab.store_url))
+    own, used = store_in(lab.root), sqlite_file(parse_url(lab.store_url))
     if not own.exists() or (used is not None and used.exists() and used.samefile(own)):
         return
     with closing_engine(read_only(f"sqlite:///{own}")) as engine, reading(engine) as connection:

@@ -69,10 +69,11 @@ def job_of(
     if options.time_seconds is not None:
         environment[processes.TIME_LIMIT] = str(options.time_seconds)
     number = ("--attempt", str(key.attempt)) if claimed else ()
+    code = ("--code", options.code[run.fingerprint]) if run.fingerprint in options.code else ()
     return Job(
         name=f"jestlab-{key.store[:6]}-{run.fingerprint[:8]}-{key.attempt}",
         title=run.name,
-        arguments=["--root", lab.address, "--run", run.fingerprint, *number],
+        arguments=["--root", lab.address, "--run", run.fingerprint, *number, *code],
         environment=environment,
         log=lab.root / log,
         key=key,

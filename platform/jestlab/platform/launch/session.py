@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from jestlab.analysis.files import write_whole
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
+from jestlab.analysis.shared import is_shared
 from jestlab.platform import logs, reports
 from jestlab.platform.errors import StoreError, UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system
@@ -28,6 +29,7 @@ from jestlab.platform.launch.executors.base import Executor, JobKey
 from jestlab.platform.launch.notify import Notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions, RetryOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
+from jestlab.platform.launch.shipping import Shipping
 from jestlab.platform.planning import deciding, recording
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import ResultChanges, changes
@@ -94,7 +96,8 @@ def retry(
                 if failed or skipped:
                     reruns[run.fingerprint] = run
             runs = list(reruns.values())
-            launch_recorded = _prepare(lab, study, runs, options, listener)
+            shipping = Shipping(lab, study.resources.code, listener.note)
+            launch_recorded = _prepare(lab, study, runs, options, listener, shipping)
             leases.reopen(store, list(reruns))
             messages.has_begun = True
             result = LaunchResult(plan, runs, launch_recorded(store, runs))
@@ -132,11 +135,13 @@ def render(
     if runs_here(place):
         raise UserError(f"local runs have no manifests: {_USE_CLUSTER}")
     executor = executors.get(place, resources, settings, lab)
+    shipping = Shipping(lab, resources.code, lambda line: None)
     given = ControllerOptions(
         on=place,
         time_seconds=resources.time_seconds,
         retry_exit_codes=resources.retry_exit_codes,
         record=settings.record,
+        code=shipping.arguments(plan.runs),
     )
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}
@@ -232,6 +237,7 @@ class _Session:
         self._listener = listener
         self._messages = messages
         self._since = now()
+        self._shipping = Shipping(lab, study.resources.code, listener.note)
         self._in_rounds = deciding.has_open_seeds(study)
         self._full_plan = plan_study(lab, study, options)  # raises the study's errors before writing
 
@@ -283,8 +289,9 @@ class _Session:
         """Launch a plan. Omit runs that failed in earlier rounds (`before`), and their dependents."""
         plan, reruns = self._compare(plan, is_first=before is None)
         launch_recorded = _prepare(
-            self._lab, self._study, plan.runs, self._options, self._listener, self._since, before is None
-        )
+            self._lab, self._study, plan.runs, self._options, self._listener, self._shipping, self._since,
+            before is None,
+        )  # fmt: skip
         with _open(self._lab) as store:
             for part in (plan, *plan.parts):
                 name = part.study.name
@@ -392,13 +399,15 @@ def _prepare(
     runs: Sequence[PlannedRun],
     options: RetryOptions,
     listener: Listener,
+    shipping: Shipping,
     since: datetime | None = None,
     is_first: bool = True,
 ) -> _Launch:
     """Create the executor for the runs of a study, and return the function that launches them.
 
     Raises:
-        UserError: The executor can't launch jobs, or they couldn't reach the store, or a setting is missing.
+        UserError: The executor can't launch jobs, or they couldn't reach the store, or a setting is missing,
+            or the code can't be shipped.
     """
     if _is_complete(runs):
         return _completed_outcome
@@ -418,6 +427,7 @@ def _prepare(
         retry_exit_codes=resources.retry_exit_codes,
         time_seconds=resources.time_seconds,
         record=settings.record,
+        code=shipping.arguments(runs),
         since=since,
     )
     # For attempts of earlier launches.
@@ -452,7 +462,7 @@ class StoreUnsuitable(UserError):
 def _check_store(lab: Lab, executor: Executor) -> None:
     """Raise StoreUnsuitable if jobs of an executor can't use the store of a lab."""
     file = sqlite_file(parse_url(lab.store_url))
-    if file is None or executor.here:
+    if file is None or executor.here or (executor.shares_folders and is_shared(file)):
         return
     advice = "give --store postgresql://user@host/database"
     if not executor.shares_folders:
@@ -461,5 +471,6 @@ def _check_store(lab: Lab, executor: Executor) -> None:
         )
     if kind := network_file_system(Path(file)):
         raise StoreUnsuitable(
-            f"{file} is on a network file system ({kind}), where SQLite is not safe: {advice}"
+            f"{file} is on a network file system ({kind}), where SQLite is not safe: {advice}, or "
+            "--store shared"
         )
