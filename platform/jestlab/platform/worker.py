@@ -28,6 +28,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -56,6 +57,7 @@ from jestlab.platform.processes import (
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.command_run import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
+from jestlab.platform.programs.shipped import ShippedCode
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.schema import Record
 from jestlab.platform.store import claims, leases, provenance
@@ -134,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", required=True, help="folder of the lab, or its address in a bucket")
     parser.add_argument("--run", required=True, help="fingerprint of the run")
     parser.add_argument("--attempt", type=int, help="number of a claimed attempt; by default, claim one")
+    parser.add_argument("--code", type=ShippedCode.model_validate_json, help="shipped code, as JSON")
     options = parser.parse_args(arguments)
     # Tracing creates many objects and little garbage: collecting it took 5% of a small run's start.
     gc.set_threshold(10_000)
@@ -141,14 +144,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clock, stop = PhaseClock(own_age()), Stop()
     stop.on_signals()
     adopt_orphans()
-    return _guarded(lambda: _run(options.root, options.run, options.attempt, stop, clock))
+    return _guarded(lambda: _run(options, stop, clock))
 
 
-def _run(root: str, fingerprint: str, attempt: int | None, stop: Stop, clock: PhaseClock) -> int:
+def _run(options: argparse.Namespace, stop: Stop, clock: PhaseClock) -> int:
     """Run an attempt, or compute together with the process that has it."""
-    lab = Lab.find(root)
+    lab = Lab.find(options.root)
     store = stop.patiently(lambda: Store.open(lab.store_url, create=False))
-    run = stop.patiently(lambda: store.run(fingerprint))
+    run = stop.patiently(lambda: store.run(options.run))
     bucket = Bucket(lab.remote) if lab.remote else None
     assists = not launched_first()
     if bucket is not None or logs.COPIED in os.environ:  # a machine of the job's own, where no lab is moved
@@ -156,11 +159,11 @@ def _run(root: str, fingerprint: str, attempt: int | None, stop: Stop, clock: Ph
     directory = stop.patiently(lambda: lab.make_folder(run.directory))
     if assists:
         store.close()  # one connection is enough for a slice's 64 hosts
-        return _assist(lab, run, stop)
+        return _assist(lab, options.code.applied(run, lab) if options.code else run, stop)
     synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
     keeper = synced or LocalFolder()
     with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
-        code = _guarded(lambda: _attempt(lab, store, run, attempt, stop, keeper, clock))
+        code = _guarded(lambda: _attempt(lab, store, run, options.attempt, stop, keeper, clock, options.code))
     if synced and code != EXIT_BUSY:
         synced.show()
     return code
@@ -173,6 +176,8 @@ def _guarded(work: Callable[[], int]) -> int:
     except (AttemptLost, StoreError) as error:  # not the run's fault, so it is retried
         code, line = EXIT_BUSY, str(error)
     except ValueRefused as error:  # the store has recorded that the run FAILED
+        code, line = EXIT_FAILED, str(error)
+    except Failed as error:
         code, line = EXIT_FAILED, str(error)
     except (UserError, ValueError) as error:
         code, line = EXIT_REFUSED, str(error)
@@ -222,13 +227,22 @@ def _attempt(
     stop: Stop,
     keeper: LocalFolder,
     clock: PhaseClock,
+    code: ShippedCode | None = None,
 ) -> int:
     """Take up the attempt, run its program, and record how it ended."""
     _log_to_standard_error()
+    problem: Exception | None = None
+    if code is not None:
+        try:
+            run = code.applied(run, lab)
+        except Exception as error:  # becomes the reason of the attempt
+            problem = error
     # Read now: the store may be unavailable while the program runs.
     studies = stop.patiently(lambda: store.studies(run.fingerprint))
     parts, wanted = provenance.recorded_parts(), _wanted(run, studies)
     collected, tries = provenance.collect(Path(__file__).parent, parts, wanted), itertools.count()
+    if code is not None:
+        collected = replace(collected, code_commit=code.commit, code_patch=code.changes)
     number = stop.patiently(lambda: _claim(store, run)) if claimed is None else claimed
     attempt = stop.patiently(
         lambda: WorkerAttempt(
@@ -255,6 +269,8 @@ def _attempt(
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
 
     def execute() -> None:
+        if problem is not None:
+            raise problem
         keeper.begin(attempt.number, attempt.flush)
         options: dict[str, Any] = {"upload": keeper.keep, "earlier_seconds": seconds, "clock": clock}
         if studies:
@@ -274,16 +290,16 @@ def _attempt(
         keeper.push(PUSH_SECONDS)  # before the store records that the run completed
 
     try:
-        code, reason = (EXIT_COMPLETED, "") if attempt.ended_before else _outcome(stop, execute, lab.root)
+        status, reason = (EXIT_COMPLETED, "") if attempt.ended_before else _outcome(stop, execute, lab.root)
     finally:
         _end_descendants()
-    if code == EXIT_COMPLETED:
+    if status == EXIT_COMPLETED:
         attempt.complete()
-    elif code == EXIT_STOPPED:
+    elif status == EXIT_STOPPED:
         attempt.interrupt(reason)
     else:
-        attempt.fail(reason, code)
-    return code
+        attempt.fail(reason, status)
+    return status
 
 
 def _outcome(stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:

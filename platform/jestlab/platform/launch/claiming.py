@@ -66,10 +66,11 @@ def job_of(
     if options.retry_exit_codes:
         environment[RETRIED_CODES] = ",".join(map(str, options.retry_exit_codes))
     number = ("--attempt", str(key.attempt)) if claimed else ()
+    code = ("--code", options.code[run.fingerprint]) if run.fingerprint in options.code else ()
     return Job(
         name=f"jestlab-{key.store[:6]}-{run.fingerprint[:8]}-{key.attempt}",
         title=run.name,
-        arguments=["--root", lab.address, "--run", run.fingerprint, *number],
+        arguments=["--root", lab.address, "--run", run.fingerprint, *number, *code],
         environment=environment,
         log=lab.root / log,
         key=key,

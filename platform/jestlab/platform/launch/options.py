@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -85,6 +86,7 @@ class ControllerOptions(LaunchOptions):
         at_once: Kill runs that have to stop, instead of giving them time to save a checkpoint.
         launches: Start runs; if False, only wait for live attempts or stop them.
         record: Information about the code and environment that attempts store.
+        code: Fingerprint → the worker's argument for the shipped code, for runs with such code.
         since: Time after which chip-hours of all attempts in the store count toward the limit; None for now.
     """
 
@@ -95,6 +97,7 @@ class ControllerOptions(LaunchOptions):
     at_once: bool = False
     launches: bool = True
     record: tuple[Part, ...] = PARTS
+    code: Mapping[str, str] = {}
     since: datetime | None = None
 
 

@@ -29,6 +29,7 @@ from jestlab.platform.launch.executors.base import Executor, JobKey
 from jestlab.platform.launch.notify import Notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions, RetryOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
+from jestlab.platform.launch.shipping import Shipping
 from jestlab.platform.planning import deciding, recording
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import ResultChanges, changes
@@ -95,7 +96,8 @@ def retry(
                 if failed or skipped:
                     reruns[run.fingerprint] = run
             runs = list(reruns.values())
-            launch_recorded = _prepare(lab, study, runs, options, listener)
+            shipping = Shipping(lab, study.resources.code, listener.note)
+            launch_recorded = _prepare(lab, study, runs, options, listener, shipping)
             leases.reopen(store, list(reruns))
             messages.has_begun = True
             result = LaunchResult(plan, runs, launch_recorded(store, runs))
@@ -127,12 +129,14 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
     if runs_here(place):
         raise UserError(f"local runs have no manifests: {_USE_CLUSTER}")
     executor = executors.get(place, resources, settings, lab)
+    shipping = Shipping(lab, resources.code, lambda line: None)
+    given = ControllerOptions(code=shipping.arguments(plan.runs))
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in plan.runs:
         key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
         log = f"{run.directory}/{logs.NAME}"
-        job = job_of(lab, study.name, run, key, log, is_local=False, claimed=False)
+        job = job_of(lab, study.name, run, key, log, is_local=False, options=given, claimed=False)
         if (manifest := executor.render(job)) is None:
             raise UserError(f"the executor {place} has no manifests: {_USE_CLUSTER}")
         text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")
@@ -185,6 +189,7 @@ class _Session:
         self._listener = listener
         self._messages = messages
         self._since = now()
+        self._shipping = Shipping(lab, study.resources.code, listener.note)
         self._in_rounds = deciding.has_open_seeds(study)
         self._full_plan = plan_study(lab, study, options)  # raises the study's errors before writing
 
@@ -236,8 +241,9 @@ class _Session:
         """Launch a plan. Omit runs that failed in earlier rounds (`before`), and their dependents."""
         plan, reruns = self._compare(plan, is_first=before is None)
         launch_recorded = _prepare(
-            self._lab, self._study, plan.runs, self._options, self._listener, self._since, before is None
-        )
+            self._lab, self._study, plan.runs, self._options, self._listener, self._shipping, self._since,
+            before is None,
+        )  # fmt: skip
         with _open(self._lab) as store:
             for part in (plan, *plan.parts):
                 name = part.study.name
@@ -345,13 +351,15 @@ def _prepare(
     runs: Sequence[PlannedRun],
     options: RetryOptions,
     listener: Listener,
+    shipping: Shipping,
     since: datetime | None = None,
     is_first: bool = True,
 ) -> _Launch:
     """Create the executor for the runs of a study, and return the function that launches them.
 
     Raises:
-        UserError: The executor can't launch jobs, or they couldn't reach the store, or a setting is missing.
+        UserError: The executor can't launch jobs, or they couldn't reach the store, or a setting is missing,
+            or the code can't be shipped.
     """
     if _is_complete(runs):
         return _completed_outcome
@@ -370,6 +378,7 @@ def _prepare(
         lease_seconds=resources.lease_seconds,
         retry_exit_codes=resources.retry_exit_codes,
         record=settings.record,
+        code=shipping.arguments(runs),
         since=since,
     )
     # For attempts of earlier launches.

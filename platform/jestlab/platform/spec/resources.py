@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -293,6 +293,9 @@ class Resources(BaseModel):
             heartbeat every 5 seconds.
         tpu: TPU slice of each run, type and topology, as in `v5e-16x16`.
         image: Container image with jestlab, pinned by digest; null for the one in the user's settings.
+        code: How jobs get the files of commands and custom functions. `copy`: each launch ships the working
+            tree, without the files that Git ignores. `git`: jobs clone the commit, which must be clean and
+            pushed. Null: jobs read the files at their paths.
         spot: Whether to use cheaper machines that may be taken away at any time.
         slurm: Options of the site's Slurm, in addition to the user's settings.
     """
@@ -312,6 +315,7 @@ class Resources(BaseModel):
     lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0
     tpu: Annotated[str, checked(parse_slice)] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
+    code: Literal["git", "copy"] | None = None
     spot: bool = False
     slurm: SlurmOptions = SlurmOptions()
 
