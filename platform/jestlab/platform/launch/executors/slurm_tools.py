@@ -276,8 +276,6 @@ def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] = run) -> I
         yield False, "a job would be rejected", str(error)
     if lab.remote is not None:
         yield False, f"the lab is at {lab.remote}", "--root DIR: a folder that all nodes share"
-    elif kind := network_file_system(lab.root):
-        yield True, f"the lab is on a network file system ({kind})", ""
-    else:
+    elif network_file_system(lab.root) is None:
         disk = f"the lab {lab.root} is on a disk of this machine"
         yield None, disk, "nodes must see it under the same path"
