@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "platform" / "support"))
 
 import labs_support as labs
-import mounts_support
 import psutil
 import yaml
 from campaign import KILLS, RESOURCES, TOY, Harm, Results, Trial, parser, results, rows, run_trials
+from nodes_support import Command, Node, two_nodes, why_not
 from postgres_support import PostgresServer
-from tests.waiting import wait_until
 
 from jestlab.analysis.shared import NAME, SCRATCH
-from jestlab.platform.processes import die_with_parent
 from jestlab.platform.store import engine
 
 STUDY: dict[str, Any] = TOY | {
@@ -56,85 +54,8 @@ KINDS = (
 FAULTS_A_TRIAL = 30
 USERS = tuple(pwd.getpwnam(name).pw_uid for name in ("daemon", "games"))
 """A server acts only as users that have names."""
-GROUP = 3000
 _ALONE = "JESTLAB_OWN_MOUNTS"
 _TABLE = ("table", "harmed", "--json")
-
-
-class Command(subprocess.Popen[bytes]):
-    """A command on a node. It is the child of an `nsenter` that waits for it and has its exit code."""
-
-    def send_signal(self, number: int) -> None:
-        with suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self.pid).children():
-                child.send_signal(number)
-        if number == signal.SIGCONT:  # `nsenter` stops itself with its child
-            super().send_signal(number)
-
-
-class Node:
-    """A machine of its own: host name, process ids, a local disk, and its mount of the shared folder."""
-
-    def __init__(self, name: str, folder: Path, place: Path, disk: Path, user: int | None) -> None:
-        """Name its parts; `start` it, and in the end `kill` it.
-
-        Args:
-            name: Its host name.
-            folder: The folder that is shared.
-            place: Where it mounts that folder.
-            disk: Its local disk.
-            user: As whom it writes to the folder; as root if it is None.
-        """
-        self.name = name
-        self.disk = disk
-        whom = None if user is None else (user, GROUP)
-        mount = mounts_support.mount_command(folder, place, user=whom)
-        self._command = [
-            *("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"),
-            *("sh", "-c", 'hostname "$0"; "$@" & while :; do wait; sleep 0.1; done', name, *mount),
-        ]
-        self._place = place
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it, and wait until it has mounted the folder."""
-        self.disk.mkdir(exist_ok=True)
-        self._process = subprocess.Popen(
-            self._command, umask=0, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
-        )
-        wait_until(lambda: self._init() is not None)
-        mounted = ["findmnt", "--types", "fuse.sshfs", str(self._place)]
-        wait_until(lambda: self.start_command(mounted, stdout=subprocess.DEVNULL).wait() == 0)
-
-    def kill(self) -> None:
-        """End all of its processes at once; its mount ends with them."""
-        assert self._process is not None
-        if (init := self._init()) is not None:
-            init.kill()
-        self._process.wait()
-
-    def start_command(self, words: list[str], **how: Any) -> Command:
-        init = self._init()
-        assert init is not None
-        enter = ["nsenter", "--target", str(init.pid), "--mount", "--uts", "--pid", "--"]
-        return Command([*enter, *words], **how)
-
-    def server(self) -> psutil.Process | None:
-        """The process through which this node reaches the folder; None between two connections."""
-        if (init := self._init()) is not None:
-            for child in init.children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    if child.name() == "sftp-server" and child.status() != psutil.STATUS_ZOMBIE:
-                        return child
-        return None
-
-    def _init(self) -> psutil.Process | None:
-        """The first process of the node, as this machine sees it."""
-        assert self._process is not None
-        with suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self._process.pid).children():
-                return child
-        return None
 
 
 class SharedTrial(Trial):
@@ -159,7 +80,15 @@ class SharedTrial(Trial):
         for node in self._nodes:
             if node not in live:
                 store = [] if self._server else ["--store", "shared"]
-                words = ["launch", str(self._spec), "--root", str(self.root), "--no-reports", *store]
+                words = [
+                    "launch",
+                    str(self._spec),
+                    "--root",
+                    str(self.root),
+                    "--no-reports",
+                    "--debug",
+                    *store,
+                ]
                 launcher = self._on(node, words)
                 self._launchers.append(launcher)
                 self._node_of[launcher.pid] = node
@@ -260,22 +189,13 @@ class SharedTrial(Trial):
 
 
 @contextmanager
-def two_nodes(folder: Path, users: tuple[int | None, ...]) -> Iterator[list[Node]]:
-    """Context with two nodes that mount a folder as `folder/shared`, where this process sees it, too."""
-    served, place = folder / "served", folder / "shared"
-    served.mkdir()
-    os.chown(served, -1, GROUP)
-    served.chmod(0o2775)
-    place.mkdir()
-    with ExitStack() as ends:
-        subprocess.run(["mount", "--bind", served, place], check=True)
-        ends.callback(subprocess.run, ["umount", "--lazy", place], check=True)
-        nodes = []
-        for number, user in enumerate(users, 1):
-            nodes.append(Node(f"n{number}", served, place, folder / f"disk{number}", user))
-            nodes[-1].start()
-            ends.callback(nodes[-1].kill)
-        yield nodes
+def _seen_here(folder: Path) -> Iterator[None]:
+    """Context in which this process sees the nodes' folder at the same path."""
+    subprocess.run(["mount", "--bind", folder / "served", folder / "shared"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder / "shared"], check=True)
 
 
 def _undisturbed() -> tuple[Results, Any]:
@@ -299,9 +219,8 @@ def main() -> int:
     arguments = parser(__doc__, 60)
     arguments.add_argument("--database", action="store_true", help="have the results in PostgreSQL")
     options = arguments.parse_args()
-    reason = mounts_support.why_not() or (None if os.geteuid() == 0 else "only root may make namespaces")
-    if reason is not None:
-        print(f"no network file system: {reason}")
+    if (reason := why_not()) is not None:
+        print(f"no nodes: {reason}")
         return 0
     if _ALONE not in os.environ:  # what this process mounts is unmounted when it ends
         os.environ[_ALONE] = "1"
@@ -311,7 +230,7 @@ def main() -> int:
     def run(number: int, folder: Path, chance: random.Random) -> Harm:
         folder.chmod(0o755)
         users = USERS if number % 2 else (None, None)
-        with two_nodes(folder, users) as nodes:
+        with two_nodes(folder, users) as nodes, _seen_here(folder):
             trial = SharedTrial(folder, chance, server if options.database else None, nodes)
             trial.table = table
             return trial.run(KINDS, min(FAULTS_A_TRIAL, options.faults), expected)

@@ -17,6 +17,7 @@ visible late elsewhere: readers then see an older state of the store, and writer
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import hashlib
 import json
@@ -287,8 +288,13 @@ def read(path: Path) -> bytes | None:
         return None
     finally:
         os.close(folder)
-    with os.fdopen(descriptor, "rb") as stream:
-        return stream.read()
+    try:
+        with os.fdopen(descriptor, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        if error.errno == errno.ESTALE:  # another NFS client has deleted it since it was opened
+            return None
+        raise
 
 
 def scratch() -> Path:

@@ -170,6 +170,18 @@ def test_a_lost_connection_is_not_taken_for_a_folder_without_links(machines, mon
     assert here.names() == ["a"]
 
 
+def test_a_file_that_another_nfs_client_deletes_while_it_is_read_is_missing(tmp_path, monkeypatch):
+    (tmp_path / "lock").write_text("holder")
+
+    def is_stale(descriptor: int, mode: str) -> object:
+        os.close(descriptor)
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    assert reading.read(tmp_path / "lock") == b"holder"
+    monkeypatch.setattr(os, "fdopen", is_stale)
+    assert reading.read(tmp_path / "lock") is None
+
+
 class _Killer:
     """Kills this process at the n-th line that it executes in the modules of shared stores."""
 
