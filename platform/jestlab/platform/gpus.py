@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import stat
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -113,25 +112,23 @@ def _opened(file: Path) -> int:
                 os.fchmod(descriptor, 0o444)  # whatever the umask is
                 return descriptor
     except OSError as error:
-        raise _unusable(file, sentence(error)) from None
+        raise _unusable(file, error) from None
 
 
 def _folder(environment: Mapping[str, str]) -> Path:
     """Create and return the folder of the locks, in which all users can create files."""
     folder = Path(environment.get(LOCK_FOLDER) or _SHARED_FOLDER)
     try:
-        folder.mkdir(parents=True)
-        folder.chmod(0o1777)  # sticky: only owners can delete their files
-    except FileExistsError:
-        pass
+        with suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            folder.chmod(0o1777)  # sticky: only owners can delete their files
     except OSError as error:
-        raise _unusable(folder, sentence(error)) from None
-    if not stat.S_ISDIR(folder.lstat().st_mode):
-        raise _unusable(folder, "it is not a folder")
+        raise _unusable(folder, error) from None
     return folder
 
 
-def _unusable(path: Path, reason: str) -> UserError:
+def _unusable(path: Path, error: OSError) -> UserError:
+    reason = sentence(error)
     return UserError(f"{path} can't be used to reserve GPUs: {reason}: remove it, or set {LOCK_FOLDER}")
 
 
