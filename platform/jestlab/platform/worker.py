@@ -5,8 +5,9 @@
 A launcher has claimed the attempt. The worker takes it up, and from then on doesn't depend on the launcher.
 Without a number, as in a job that a user submits by hand, the worker claims an attempt itself.
 Exit codes: 0: the run is COMPLETED; 1: the run FAILED, with the traceback on standard error; 78: the run
-FAILED and would fail again; 75: the attempt was revoked, or the store is unavailable; 143: the worker was
-asked to stop, by SIGTERM, by SIGINT, or by its user through the store.
+FAILED and would fail again; 75: the attempt was revoked, or the store is unavailable; 124: the worker was
+still running at its time limit; 143: the worker was asked to stop, by SIGTERM, by SIGINT, by its user through
+the store, or because its time limit (`JESTLAB_TIME_LIMIT`) was near.
 
 If several processes compute one run together (`JAX_PROCESS_ID`), the first is the worker. The others assist
 it and write no results.
@@ -19,11 +20,13 @@ import functools
 import gc
 import itertools
 import logging
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -46,8 +49,10 @@ from jestlab.platform.processes import (
     EXIT_BUSY,
     EXIT_COMPLETED,
     EXIT_FAILED,
+    EXIT_LATE,
     EXIT_REFUSED,
     EXIT_STOPPED,
+    TIME_LIMIT,
     adopt_orphans,
     end_descendants,
     identity,
@@ -59,6 +64,7 @@ from jestlab.platform.programs.command_run import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
 from jestlab.platform.programs.shipped import ShippedCode
 from jestlab.platform.programs.sources import interpreter_of, sources_of
+from jestlab.platform.spec.resources import stop_early_seconds
 from jestlab.platform.spec.schema import Record
 from jestlab.platform.store import claims, leases, provenance
 from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
@@ -77,12 +83,14 @@ STORE_SECONDS = 120.0
 _NOTE_SECONDS = 30.0
 """Time between two messages about the unavailable store."""
 
+_NEAR_LIMIT = "stopped before its time limit"
+
 _copiers: set[int] = set()
 """Processes that copy this one's output, and end with it."""
 
 
 class Stop:
-    """Records that the attempt must stop, and the reason: a signal, or the user's request in the store.
+    """Records that the attempt must stop, and why: a signal, the time, or the user's request in the store.
 
     Attributes:
         reason: Why the attempt must stop; None until then.
@@ -92,11 +100,25 @@ class Stop:
     def __init__(self) -> None:
         self.reason: str | None = None
         self.asked: Callable[[], str | None] = lambda: None
+        self._deadline = math.inf
 
     def requested(self) -> bool:
         """Whether the attempt must stop."""
-        self.reason = self.reason or self.asked()
+        near_limit = _NEAR_LIMIT if time.monotonic() >= self._deadline else None
+        self.reason = self.reason or near_limit or self.asked()
         return self.reason is not None
+
+    def before(self, limit: float) -> None:
+        """Stop early enough to save before a time limit, in seconds since the start of this process.
+
+        At the limit, end this process and all that it has started. This doesn't depend on the launcher, which
+        may have ended.
+        """
+        left = limit - own_age()
+        self._deadline = time.monotonic() + left - stop_early_seconds(limit)
+        late = threading.Timer(left, _end_late)
+        late.daemon = True
+        late.start()
 
     def on_signals(self) -> None:
         """Stop on SIGTERM, SIGINT, and the signals of Slurm's batch scripts.
@@ -104,7 +126,7 @@ class Stop:
         These are SIGUSR1 before the time limit, and SIGUSR2 instead of SIGTERM, at which `srun` would end all
         processes at once.
         """
-        reasons = {signal.SIGUSR1: "stopped before its time limit", signal.SIGUSR2: "stopped by SIGTERM"}
+        reasons = {signal.SIGUSR1: _NEAR_LIMIT, signal.SIGUSR2: "stopped by SIGTERM"}
 
         def stop(number: int, _: FrameType | None) -> None:
             received = signal.Signals(number)
@@ -144,6 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clock, stop = PhaseClock(own_age()), Stop()
     stop.on_signals()
     adopt_orphans()
+    if limit := os.environ.pop(TIME_LIMIT, None):  # not for launches by the program
+        stop.before(float(limit))
     return _guarded(lambda: _run(options, stop, clock))
 
 
@@ -152,6 +176,9 @@ def _run(options: argparse.Namespace, stop: Stop, clock: PhaseClock) -> int:
     lab = Lab.find(options.root)
     store = stop.patiently(lambda: Store.open(lab.store_url, create=False))
     run = stop.patiently(lambda: store.run(options.run))
+    if options.attempt is None and run.state == RunState.COMPLETED:
+        _say(f"jestlab: run {run.fingerprint[:8]} is already completed")
+        return EXIT_COMPLETED
     bucket = Bucket(lab.remote) if lab.remote else None
     assists = not launched_first()
     if bucket is not None or logs.COPIED in os.environ:  # a machine of the job's own, where no lab is moved
@@ -397,6 +424,13 @@ def _end_descendants() -> None:
     """End the processes that the program left behind, before the end of the attempt is recorded."""
     if left := end_descendants(but=_copiers):
         _say(f"jestlab: {still_there(left)}")
+
+
+def _end_late() -> None:
+    """End this process at its time limit, because its program didn't stop before."""
+    _say("jestlab: ended at its time limit, because the run did not stop before")
+    _end_descendants()
+    os._exit(EXIT_LATE)
 
 
 def _log_to_standard_error() -> None:

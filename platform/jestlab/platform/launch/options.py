@@ -83,6 +83,7 @@ class ControllerOptions(LaunchOptions):
     Attributes:
         lease_seconds: Seconds without a heartbeat after which a worker or a launcher counts as lost.
         retry_exit_codes: Exit codes after which a command is always retried.
+        time_seconds: Time limit of each job; None for no limit.
         at_once: Kill runs that have to stop, instead of giving them time to save a checkpoint.
         launches: Start runs; if False, only wait for live attempts or stop them.
         record: Information about the code and environment that attempts store.
@@ -94,6 +95,7 @@ class ControllerOptions(LaunchOptions):
     retries: int = 2
     lease_seconds: float = 90.0
     retry_exit_codes: tuple[int, ...] = ()
+    time_seconds: int | None = None
     at_once: bool = False
     launches: bool = True
     record: tuple[Part, ...] = PARTS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from jestlab.analysis.files import write_whole
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.analysis.shared import is_shared
 from jestlab.platform import logs, reports
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import StoreError, UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
@@ -109,11 +109,17 @@ def retry(
     return result
 
 
-def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> list[Path]:
+def render(
+    lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path, listener: Listener
+) -> list[Path]:
     """Write the manifest of each run's first attempt to a folder; return the files. Nothing is launched.
 
+    The study is recorded in the store, so that users can submit the manifests. If jobs can't use the store,
+    or it is unreachable, nothing is recorded, and a note says so. With scripts for Slurm, the folder also
+    gets `submit.sh`, which submits all of them in the order of their dependencies.
+
     Raises:
-        UserError: The executor has no manifests.
+        UserError: The executor has no manifests, or another experiment has the study's name.
     """
     from jestlab.platform.launch.claiming import job_of
 
@@ -130,9 +136,15 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
         raise UserError(f"local runs have no manifests: {_USE_CLUSTER}")
     executor = executors.get(place, resources, settings, lab)
     shipping = Shipping(lab, resources.code, lambda line: None)
-    given = ControllerOptions(code=shipping.arguments(plan.runs))
+    given = ControllerOptions(
+        on=place,
+        time_seconds=resources.time_seconds,
+        retry_exit_codes=resources.retry_exit_codes,
+        record=settings.record,
+        code=shipping.arguments(plan.runs),
+    )
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    written: dict[str, Path] = {}
     for run in plan.runs:
         key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
         log = f"{run.directory}/{logs.NAME}"
@@ -142,8 +154,44 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
         text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")
         path = folder / f"{job.name}.{suffix}"
         write_whole(path, text.encode())
-        written.append(path)
-    return written
+        written[run.fingerprint] = path
+    if executor.shares_folders:
+        lab.root.mkdir(parents=True, exist_ok=True)
+        for run in plan.runs:
+            lab.make_folder(run.directory)  # for the log, which Slurm opens
+        write_whole(folder / "submit.sh", _submit_script(plan, written).encode())
+    try:
+        _check_store(lab, executor)
+        _record_missing(lab, plan, options)
+    except (StoreError, StoreUnsuitable) as error:
+        listener.note(f"the study is not recorded, which its jobs require: {error}")
+    return list(written.values())
+
+
+def _record_missing(lab: Lab, plan: Plan, options: LaunchOptions) -> None:
+    """Record a plan, unless all of its runs are in the store already."""
+    with _open(lab) as store:
+        if len(store.states(plan.fingerprints)) < len(plan.runs):
+            if not options.replace:
+                check_names_available(store, plan.by_study)
+            recording.record(store, plan)
+
+
+def _submit_script(plan: Plan, scripts: Mapping[str, Path]) -> str:
+    """Return a script that submits the batch scripts (fingerprint → file), dependencies first."""
+    lines = [
+        "#!/bin/bash",
+        "# Submit all runs. Each starts once the runs that it depends on have completed.",
+        'set -e; cd "$(dirname "$0")"',
+        "submit() {",
+        '  id=$(sbatch --parsable --kill-on-invalid-dep=yes "$@"); id=${id%%;*}; echo "$id ${!#}"',
+        "}",
+    ]
+    for number, run in enumerate(plan.runs):
+        variables = [f"$job{plan.fingerprints.index(need)}" for need in run.needs.values() if need in scripts]
+        after = f'"--dependency=afterok:{":".join(variables)}" ' if variables else ""
+        lines.append(f"submit {after}{scripts[run.fingerprint].name}; job{number}=$id")
+    return "\n".join([*lines, ""])
 
 
 def plan_study(lab: Lab, study: StudySpec, options: RetryOptions) -> Plan:
@@ -368,15 +416,16 @@ def _prepare(
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
     name = executors.choose(options.on, resources, settings)
     executor = executors.get(name, resources, settings, lab, wakeup.set)
+    _check_store(lab, executor)
     if is_first:  # later rounds wait until the executor is available again
         executor.check()
-    _check_store(lab, executor)
     retries = resources.retries if options.retries is None else options.retries
     completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}
     given = ControllerOptions(
         **dict(options) | completed,
         lease_seconds=resources.lease_seconds,
         retry_exit_codes=resources.retry_exit_codes,
+        time_seconds=resources.time_seconds,
         record=settings.record,
         code=shipping.arguments(runs),
         since=since,
@@ -406,18 +455,22 @@ def _completed_outcome(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcom
     return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 
+class StoreUnsuitable(UserError):
+    """Jobs can't use the store of the lab. The message names one that they can."""
+
+
 def _check_store(lab: Lab, executor: Executor) -> None:
-    """Raise UserError if jobs of an executor can't use the store of a lab."""
+    """Raise StoreUnsuitable if jobs of an executor can't use the store of a lab."""
     file = sqlite_file(parse_url(lab.store_url))
     if file is None or executor.here or (executor.shares_folders and is_shared(file)):
         return
     advice = "give --store postgresql://user@host/database"
     if not executor.shares_folders:
-        raise UserError(
+        raise StoreUnsuitable(
             f"jobs on {executor.name} cannot reach the SQLite file {file}: {advice}, or --on local"
         )
     if kind := network_file_system(Path(file)):
-        raise UserError(
+        raise StoreUnsuitable(
             f"{file} is on a network file system ({kind}), where SQLite is not safe: {advice}, or "
             "--store shared"
         )

@@ -209,6 +209,11 @@ def parse_duration(text: str) -> int:
     return sum(number * unit for number, unit in zip(numbers, _UNITS.values(), strict=True))
 
 
+def stop_early_seconds(limit: float) -> float:
+    """Return how long before a job's time limit its run is asked to stop, both in seconds."""
+    return min(max(limit / 10, 20), 120, limit / 2)
+
+
 # ---- Slurm
 
 _QUOTES = r"\s'\"`$\\;"
@@ -285,7 +290,7 @@ class Resources(BaseModel):
         gpus: Number of GPUs of a run on each of its machines. On this machine, runs don't share GPUs.
         nodes: Number of machines that compute a run together, one process on each.
         time: Time limit of each job, as in `4h`, `90m` or `2-12:00:00`. The run saves a checkpoint before the
-            limit, and resumes in a new job. Null for the cluster's limit.
+            limit, and resumes in a new job. Null for the cluster's limit, and on this machine for no limit.
         retries: Number of further attempts after a run fails. Attempts that end because machines were taken
             away don't count. Errors of the program (a TypeError, a missing file, wrong usage) aren't retried.
         retry_exit_codes: Exit codes of commands that are always retried.
@@ -350,8 +355,6 @@ class Resources(BaseModel):
         slice_ = self.slice
         if on in ("local", "vertex") and self.nodes > 1:
             return f"{on} supports only one machine per run: leave out `nodes`"
-        if on in ("local", "vertex") and self.time is not None:
-            return f"{on} doesn't support time limits: leave out `time`"
         if on in ("local", "slurm") and slice_ is not None:
             return f"{on} has no {slice_}: leave out `tpu`, or set `on: kubernetes`"
         if on != "vertex":

@@ -149,6 +149,17 @@ class Job:
         return [sys.executable, "-m", self.module, *self.arguments]
 
 
+PROBE = Job(
+    name="jestlab-check",
+    title="check",
+    arguments=(),
+    environment={},
+    log=Path(),
+    key=JobKey(store="0" * 32, fingerprint="0" * 64, attempt=1, token="0" * 32),
+)
+"""A job that executors describe to their service to learn whether it would accept jobs."""
+
+
 class ExecutorError(UserError):
     """An operation on a job failed. The message is one line with the reason, and the remedy if there is one.
 
@@ -196,7 +207,11 @@ class Executor(Protocol):
     grace_seconds: float = 30.0
 
     def check(self) -> None:
-        """Raise UserError if no job can be launched from this machine. Called before anything is written."""
+        """Raise UserError if no job can be launched from this machine. Called before anything is written.
+
+        The message names the reason and the remedy: the service doesn't answer, permissions are missing, or
+        a job with these resources would be rejected. A job that would only wait must not be refused.
+        """
         dependencies.check(self.name)
 
     def room(self) -> int | None:
@@ -210,7 +225,7 @@ class Executor(Protocol):
 
         Raises:
             ExecutorUnavailable: The job could not be started now. Launching it again is safe.
-            ExecutorError: The job was rejected, and would be rejected again.
+            ExecutorError: The job was rejected, and would be rejected again. The launcher doesn't retry it.
         """
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:

@@ -6,11 +6,12 @@ stable, but the JSON has changed between versions, and some sites build Slurm wi
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,6 +105,45 @@ def _translated(command: str, stderr: str) -> ExecutorError:
     return ExecutorError(f"{command}: {explained(line) or 'failed without an error message'}")
 
 
+_NO_NODE = "node configuration is not available"
+_OUT_OF_SERVICE = "--states=down,drain,fail,maint,power_down,reserved"
+_OTHER_JOBS = "violates accounting/qos policy"
+
+
+def check_job(options: Sequence[str], limit_seconds: int | None, run: Callable[..., str] = run) -> None:
+    """Check whether Slurm would accept a job and start it at some time. Submits no job.
+
+    Args:
+        options: The job's options of `sbatch`.
+        limit_seconds: The job's time limit; None for the partition's.
+        run: Runs a command of Slurm.
+
+    Raises:
+        ExecutorUnavailable: Slurm doesn't answer.
+        ExecutorError: The job would be rejected, or exceeds the limits of its partitions.
+    """
+    where = [option for option in options if option.startswith("--partition=")]
+    try:
+        run("sbatch", "--test-only", *options, "--wrap=true")
+    except ExecutorError as error:
+        reason = str(error).lower()
+        # The same reasons are given while suitable nodes are out of service, and while other jobs use up a
+        # limit of the user. Then jobs only wait.
+        waits = _NO_NODE in reason and run("sinfo", "--noheader", "--Node", _OUT_OF_SERVICE, *where)
+        if not waits and _OTHER_JOBS not in reason:
+            raise
+    if limit_seconds is None or any(option.startswith("--qos=") for option in options):  # it may allow more
+        return
+    # Many sites accept jobs with longer limits than a partition's, and never start them.
+    partitions = dict(
+        line.split("|") for line in run("sinfo", "--noheader", "--format=%P|%l", *where).split()
+    )
+    limits = {name: limit for name, limit in partitions.items() if where or name.endswith("*")}
+    if limits and all(limit_seconds > _seconds(limit) for limit in limits.values()):
+        longest = ", ".join(f"{name.rstrip('*')}: {limit}" for name, limit in limits.items())
+        raise ExecutorError(f"`time` is longer than the limit of the partition ({longest}): shorten it")
+
+
 # ---- output
 
 QUEUE_FORMAT = "%i|%T|%S|%r|%k"
@@ -130,6 +170,16 @@ def config(output: str) -> dict[str, str]:
     """Parse the output of `scontrol show config`, lines of KEY = VALUE."""
     pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _seconds(limit: str) -> float:
+    """Parse a time limit of `sinfo`: [DAYS-][HH:]MM:SS, or `infinite`."""
+    if not limit[:1].isdigit():
+        return math.inf
+    days, _, clock = limit.rpartition("-")
+    parts = [0, 0, *map(int, clock.split(":"))]
+    hours, minutes, seconds = parts[-3:]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 _STATES: Mapping[JobState, str] = {
