@@ -80,15 +80,7 @@ class SharedTrial(Trial):
         for node in self._nodes:
             if node not in live:
                 store = [] if self._server else ["--store", "shared"]
-                words = [
-                    "launch",
-                    str(self._spec),
-                    "--root",
-                    str(self.root),
-                    "--no-reports",
-                    "--debug",
-                    *store,
-                ]
+                words = ["launch", str(self._spec), "--no-reports", *store]
                 launcher = self._on(node, words)
                 self._launchers.append(launcher)
                 self._node_of[launcher.pid] = node
@@ -100,7 +92,11 @@ class SharedTrial(Trial):
             own["JESTLAB_STORE"] = self.url
         output = {"stdout": self._log, "stderr": self._log} | how
         return node.start_command(
-            [*labs.JESTLAB, *words], env=os.environ | own, start_new_session=True, umask=0o002, **output
+            [*labs.JESTLAB, "--debug", *words, "--root", str(self.root)],
+            env=os.environ | own,
+            start_new_session=True,
+            umask=0o002,
+            **output,
         )
 
     # ---- faults
@@ -157,7 +153,7 @@ class SharedTrial(Trial):
         """Count what differs from an undisturbed lab, and between the machines."""
         for node in self._nodes:
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            printed, complaint = self._on(node, [*_TABLE, "--root", str(self.root)], **pipes).communicate()
+            printed, complaint = self._on(node, [*_TABLE], **pipes).communicate()
             if (table := _without_seconds(printed)) != self.table:
                 self.harm.wrong += 1
                 print(f"    table on {node.name}: {complaint!r} {table}, not {self.table}", file=sys.stderr)

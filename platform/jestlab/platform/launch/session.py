@@ -19,13 +19,13 @@ from jestlab.analysis.files import write_whole
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.analysis.shared import is_shared
 from jestlab.platform import logs, reports
-from jestlab.platform.errors import StoreError, UserError, nearest
+from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executors.base import Executor, JobKey
+from jestlab.platform.launch.executors.base import NO_ATTEMPT, Executor
 from jestlab.platform.launch.notify import Notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions, RetryOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
@@ -54,9 +54,6 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow
 from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
-
-_NO_STORE = _NO_TOKEN = "0" * 32
-"""Placeholders in manifests from `--render`, which doesn't require a store."""
 
 _CODE = Path(__file__).parents[1]
 _USE_CLUSTER = "give --on slurm, --on kubernetes, or --on vertex"
@@ -114,12 +111,11 @@ def render(
 ) -> list[Path]:
     """Write the manifest of each run's first attempt to a folder; return the files. Nothing is launched.
 
-    The study is recorded in the store, so that users can submit the manifests. If jobs can't use the store,
-    or it is unreachable, nothing is recorded, and a note says so. With scripts for Slurm, the folder also
-    gets `submit.sh`, which submits all of them in the order of their dependencies.
+    The study is recorded in the store, so that users can submit the manifests; a note says so if it can't be.
+    The folder of Slurm's scripts also gets `submit.sh`, which submits them in the order of dependencies.
 
     Raises:
-        UserError: The executor has no manifests, or another experiment has the study's name.
+        UserError: The executor has no manifests.
     """
     from jestlab.platform.launch.claiming import job_of
 
@@ -146,7 +142,7 @@ def render(
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}
     for run in plan.runs:
-        key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
+        key = NO_ATTEMPT._replace(fingerprint=run.fingerprint)
         log = f"{run.directory}/{logs.NAME}"
         job = job_of(lab, study.name, run, key, log, is_local=False, options=given, claimed=False)
         if (manifest := executor.render(job)) is None:
@@ -162,36 +158,31 @@ def render(
         write_whole(folder / "submit.sh", _submit_script(plan, written).encode())
     try:
         _check_store(lab, executor)
-        _record_missing(lab, plan, options)
-    except (StoreError, StoreUnsuitable) as error:
+        with _open(lab) as store:
+            if len(store.states(plan.fingerprints)) < len(plan.runs):
+                check_names_available(store, {} if options.replace else plan.by_study)
+                recording.record(store, plan)
+    except UserError as error:
         listener.note(f"the study is not recorded, which its jobs require: {error}")
     return list(written.values())
 
 
-def _record_missing(lab: Lab, plan: Plan, options: LaunchOptions) -> None:
-    """Record a plan, unless all of its runs are in the store already."""
-    with _open(lab) as store:
-        if len(store.states(plan.fingerprints)) < len(plan.runs):
-            if not options.replace:
-                check_names_available(store, plan.by_study)
-            recording.record(store, plan)
+_SUBMIT = """\
+#!/bin/bash
+# Submit all runs. Each starts once the runs that it depends on have completed.
+set -e; cd "$(dirname "$0")"
+submit() { id=$(sbatch --parsable --kill-on-invalid-dep=yes "$@"); id=${id%%;*}; echo "$id ${!#}"; }
+"""
 
 
 def _submit_script(plan: Plan, scripts: Mapping[str, Path]) -> str:
     """Return a script that submits the batch scripts (fingerprint → file), dependencies first."""
-    lines = [
-        "#!/bin/bash",
-        "# Submit all runs. Each starts once the runs that it depends on have completed.",
-        'set -e; cd "$(dirname "$0")"',
-        "submit() {",
-        '  id=$(sbatch --parsable --kill-on-invalid-dep=yes "$@"); id=${id%%;*}; echo "$id ${!#}"',
-        "}",
-    ]
+    text = _SUBMIT
     for number, run in enumerate(plan.runs):
-        variables = [f"$job{plan.fingerprints.index(need)}" for need in run.needs.values() if need in scripts]
-        after = f'"--dependency=afterok:{":".join(variables)}" ' if variables else ""
-        lines.append(f"submit {after}{scripts[run.fingerprint].name}; job{number}=$id")
-    return "\n".join([*lines, ""])
+        jobs = [f"$job{plan.fingerprints.index(need)}" for need in run.needs.values() if need in scripts]
+        after = f'"--dependency=afterok:{":".join(jobs)}" ' if jobs else ""
+        text += f"submit {after}{scripts[run.fingerprint].name}; job{number}=$id\n"
+    return text
 
 
 def plan_study(lab: Lab, study: StudySpec, options: RetryOptions) -> Plan:
@@ -455,22 +446,18 @@ def _completed_outcome(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcom
     return LaunchOutcome(store.states(fingerprints), store.reasons(fingerprints), False, 0)
 
 
-class StoreUnsuitable(UserError):
-    """Jobs can't use the store of the lab. The message names one that they can."""
-
-
 def _check_store(lab: Lab, executor: Executor) -> None:
-    """Raise StoreUnsuitable if jobs of an executor can't use the store of a lab."""
+    """Raise UserError if jobs of an executor can't use the store of a lab."""
     file = sqlite_file(parse_url(lab.store_url))
     if file is None or executor.here or (executor.shares_folders and is_shared(file)):
         return
     advice = "give --store postgresql://user@host/database"
     if not executor.shares_folders:
-        raise StoreUnsuitable(
+        raise UserError(
             f"jobs on {executor.name} cannot reach the SQLite file {file}: {advice}, or --on local"
         )
     if kind := network_file_system(Path(file)):
-        raise StoreUnsuitable(
+        raise UserError(
             f"{file} is on a network file system ({kind}), where SQLite is not safe: {advice}, or "
             "--store shared"
         )

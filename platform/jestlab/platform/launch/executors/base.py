@@ -149,14 +149,10 @@ class Job:
         return [sys.executable, "-m", self.module, *self.arguments]
 
 
-PROBE = Job(
-    name="jestlab-check",
-    title="check",
-    arguments=(),
-    environment={},
-    log=Path(),
-    key=JobKey(store="0" * 32, fingerprint="0" * 64, attempt=1, token="0" * 32),
-)
+NO_ATTEMPT = JobKey(store="0" * 32, fingerprint="0" * 64, attempt=1, token="0" * 32)
+"""Placeholder for the key of a job that isn't launched."""
+
+PROBE = Job("jestlab-check", "check", arguments=(), environment={}, log=Path(), key=NO_ATTEMPT)
 """A job that executors describe to their service to learn whether it would accept jobs."""
 
 
@@ -207,10 +203,9 @@ class Executor(Protocol):
     grace_seconds: float = 30.0
 
     def check(self) -> None:
-        """Raise UserError if no job can be launched from this machine. Called before anything is written.
+        """Raise UserError if no job can be launched now. Called before anything is written.
 
-        The message names the reason and the remedy: the service doesn't answer, permissions are missing, or
-        a job with these resources would be rejected. A job that would only wait must not be refused.
+        The service doesn't answer, or would reject a job. A job that would only wait must not be refused.
         """
         dependencies.check(self.name)
 

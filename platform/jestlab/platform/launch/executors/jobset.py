@@ -190,14 +190,13 @@ def beyond_quota(body: Object, quotas: Sequence[Object]) -> str | None:
     hosts = body["spec"]["replicatedJobs"][0]["template"]["spec"]
     [container] = hosts["template"]["spec"]["containers"]
     pods = hosts["parallelism"]
-    needed = {"pods": pods, "count/pods": pods, "count/jobs.batch": 1, f"count/{JOBSETS[2]}.{JOBSETS[0]}": 1}
-    for kind, amounts in container["resources"].items():
-        for name, amount in amounts.items():
-            total = pods * parse_quantity(amount)
-            needed |= {f"{kind}.{name}": total} | ({name: total} if kind == "requests" else {})
-    general = [quota for quota in quotas if not quota["spec"].keys() & {"scopes", "scopeSelector"}]
-    for quota in general:
-        for name, most in quota["spec"].get("hard", {}).items():
+    needed = {"pods": pods, f"count/{JOBSETS[2]}.{JOBSETS[0]}": 1}
+    for kind, prefixes in {"limits": ["limits."], "requests": ["requests.", ""]}.items():
+        for name, amount in container["resources"][kind].items():
+            needed |= {f"{prefix}{name}": pods * parse_quantity(amount) for prefix in prefixes}
+    for quota in quotas:
+        is_general = not quota["spec"].keys() & {"scopes", "scopeSelector"}
+        for name, most in quota["spec"].get("hard", {}).items() if is_general else ():
             if needed.get(name, 0) > parse_quantity(most):
                 return (
                     f"a run needs {name}={float(needed[name]):g}, and the namespace's quota "

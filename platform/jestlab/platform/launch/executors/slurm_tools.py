@@ -27,7 +27,7 @@ from jestlab.platform.launch.executors.base import (
 from jestlab.platform.launch.executors.remote import explained, retried
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
-from jestlab.platform.spec.resources import SlurmOptions
+from jestlab.platform.spec.resources import SlurmOptions, parse_duration
 
 # ---- commands
 
@@ -173,13 +173,9 @@ def config(output: str) -> dict[str, str]:
 
 
 def _seconds(limit: str) -> float:
-    """Parse a time limit of `sinfo`: [DAYS-][HH:]MM:SS, or `infinite`."""
-    if not limit[:1].isdigit():
-        return math.inf
-    days, _, clock = limit.rpartition("-")
-    parts = [0, 0, *map(int, clock.split(":"))]
-    hours, minutes, seconds = parts[-3:]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+    """Parse a time limit of `sinfo`: [[DAYS-]HH:]MM:SS, or `infinite`."""
+    clock = limit if limit.count(":") == 2 else f"0:{limit.zfill(5)}"
+    return parse_duration(clock) if limit[:1].isdigit() else math.inf
 
 
 _STATES: Mapping[JobState, str] = {

@@ -1,5 +1,7 @@
 """Slurm tells before a launch whether it would reject a job or never start it."""
 
+from typing import Any
+
 import pytest
 
 from jestlab.platform.lab.lab import Lab
@@ -15,7 +17,7 @@ def check(tmp_path, slurm_options: dict[str, str] | None = None, **resources) ->
 
 
 def test_a_job_that_would_be_rejected_is_refused(slurm, tmp_path):
-    refused = [
+    refused: list[tuple[dict[str, str], dict[str, Any], str]] = [
         ({"partition": "nope"}, {}, "invalid partition.*sinfo"),
         ({"partition": "short"}, {"nodes": 2}, "node configuration"),
         ({"partition": "short"}, {"time": "10m"}, r"`time` is longer .*short: 5:00"),
@@ -50,10 +52,12 @@ def test_limits_of_partitions_are_read_in_all_their_forms():
         return lambda name, *_: "" if name == "sbatch" else f"day*|{limit}\nweek|7-00:00:00\n"
 
     day = 86_400
-    for limit in ("1-00:00:00", "24:00:00", "1440:00"):
+    for limit in ("1-00:00:00", "24:00:00"):
         check_job([], day, answer(limit))
         with pytest.raises(ExecutorError, match="`time`"):
             check_job([], day + 1, answer(limit))
         check_job(["--partition=day,week"], day + 1, answer(limit))
         check_job(["--qos=long"], day + 1, answer(limit))
     check_job([], 99 * day, answer("infinite"))
+    with pytest.raises(ExecutorError, match="`time`"):
+        check_job([], 301, answer("5:00"))
