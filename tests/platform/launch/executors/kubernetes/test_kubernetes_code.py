@@ -69,7 +69,7 @@ class Launched:
             (path := self.folder / "bin" / "python").parent.mkdir()
             path.write_text(python)
             path.chmod(0o755)
-            own = {"PATH": f"{path.parent}:/usr/bin:/bin"}
+            own = {"PATH": f"{path.parent}:/usr/bin:/bin:/usr/sbin"}
             images.push(IMAGE, {**container_environment(), **labs.variables(self.lab.root), **own})
             outcome = launching.result(timeout=240)
         said = [log.read_text()[-3000:] for log in self.lab.root.rglob("log.txt")]
