@@ -28,6 +28,7 @@ from jestlab.platform.launch.liveness import Launcher, Liveness, Termination
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
 from jestlab.platform.programs.failures import RETRIED_CODES
+from jestlab.platform.programs.ranks import TASKS
 from jestlab.platform.redaction import PARTS
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import ClaimLimits
@@ -65,6 +66,8 @@ def job_of(
         environment[RECORD] = ",".join(options.record)
     if options.retry_exit_codes:
         environment[RETRIED_CODES] = ",".join(map(str, options.retry_exit_codes))
+    if options.tasks_per_node > 1:
+        environment[TASKS] = str(options.tasks_per_node)
     number = ("--attempt", str(key.attempt)) if claimed else ()
     return Job(
         name=f"jestlab-{key.store[:6]}-{run.fingerprint[:8]}-{key.attempt}",

@@ -36,6 +36,7 @@ from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
+from jestlab.platform.planning.suitable import check_resources
 from jestlab.platform.planning.survey import open_readonly
 from jestlab.platform.planning.unreported import unreported
 from jestlab.platform.spec.expand import replaced_values
@@ -126,12 +127,13 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
     if runs_here(place):
         raise UserError(f"local runs have no manifests: {_USE_CLUSTER}")
     executor = executors.get(place, resources, settings, lab)
+    given = ControllerOptions(tasks_per_node=resources.tasks_per_node)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in plan.runs:
         key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
         log = f"{run.directory}/{logs.NAME}"
-        job = job_of(lab, study.name, run, key, log, is_local=False, claimed=False)
+        job = job_of(lab, study.name, run, key, log, is_local=False, options=given, claimed=False)
         if (manifest := executor.render(job)) is None:
             raise UserError(f"the executor {place} has no manifests: {_USE_CLUSTER}")
         text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")
@@ -143,12 +145,16 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
 
 def plan_study(lab: Lab, study: StudySpec, options: RetryOptions) -> Plan:
     """Plan a study for the executor that its runs will use; UserError if the study is invalid."""
-    is_here = runs_here(study.resources.executor(options.on, Settings.find().on))
+    place = study.resources.executor(options.on, Settings.find().on)
+    is_here = runs_here(place)
     timings = Timings()
     if matches_seconds(study):  # otherwise don't open the store: `--render` works without it
         with open_readonly(lab) as store:
             timings = Timings.read(store, study)
-    return planning.plan(study, placement="local" if is_here else "remote", timings=timings)
+    made = planning.plan(study, placement="local" if is_here else "remote", timings=timings)
+    # `--on local` tries a study of a cluster on this machine alone.
+    check_resources(made, None if options.on == "local" else place)
+    return made
 
 
 @contextmanager
@@ -368,6 +374,7 @@ def _prepare(
         **dict(options) | completed,
         lease_seconds=resources.lease_seconds,
         retry_exit_codes=resources.retry_exit_codes,
+        tasks_per_node=resources.tasks_per_node,
         record=settings.record,
         since=since,
     )
