@@ -15,7 +15,7 @@ ARGS ?=
 # Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo docs test test-all coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm cluster-image cluster-smoke format lock install clean
+.PHONY: demo docs test test-all coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm cluster-mounts cluster-image cluster-smoke format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -70,6 +70,7 @@ faults: install  ## inject faults into real launches, and report what was lost
 	$(BIN)/python tests/faults/campaign.py --faults 300
 	$(BIN)/python tests/faults/slurm_campaign.py --faults 60
 	$(BIN)/python tests/faults/kubernetes_campaign.py --faults 60
+	$(BIN)/python tests/faults/shared_campaign.py --faults 60
 
 SECONDS ?= 60
 
@@ -89,7 +90,7 @@ tools:  ## install a browser and LaTeX; tests that need one are skipped where it
 cluster-smoke: install  ## one study on Slurm, one JobSet on Kubernetes; each is skipped where it isn't installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m smoke tests/platform/launch
 
-cluster: cluster-slurm cluster-kubernetes cluster-image  ## build what the tests of clusters run on; they are skipped where it is missing
+cluster: cluster-slurm cluster-mounts cluster-kubernetes cluster-image  ## build what the tests of clusters run on; they are skipped where it is missing
 
 # Kept outside the checkout: minutes the first time, on each machine, and nothing later.
 cluster-kubernetes:
@@ -105,6 +106,14 @@ cluster-slurm:  ## install Slurm, on which tests start clusters; they are skippe
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(SLURM) >/dev/null; \
 	else echo "make cluster-slurm: install $(SLURM) yourself; without them the tests of Slurm skip"; fi
+
+MOUNTS := sshfs openssh-sftp-server
+
+cluster-mounts:  ## install a network file system, which tests mount; they are skipped where it is missing
+	@if command -v sshfs >/dev/null && test -x /usr/lib/openssh/sftp-server; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(MOUNTS) >/dev/null; \
+	else echo "make cluster-mounts: install $(MOUNTS) yourself; without them the tests of shared folders skip"; fi
 
 # Without root, apt-get or a network it says what is missing, and the tests of the container are skipped.
 cluster-image: install  ## build the container that cluster jobs run, once a machine and again after changes

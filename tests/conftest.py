@@ -102,13 +102,13 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use; PostgreSQL's variant of a test belongs to `make test-all`."""
+    """Mark tests by the fixtures that they use; variants for other stores belong to `test-all`."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for name in fixtures & MARKS_BY_FIXTURE.keys():
             item.add_marker(MARKS_BY_FIXTURE[name])
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        is_variant = "postgresql" in (parameters.get("store_url"), parameters.get("database_url"))
+        is_variant = {"postgresql", "shared"} & {parameters.get("store_url"), parameters.get("database_url")}
         if item.get_closest_marker("cluster") or (
             is_variant and item.get_closest_marker("both_databases") is None
         ):

@@ -26,6 +26,7 @@ from tests.cluster.kubernetes import binaries  # noqa: E402
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster  # noqa: E402
 from workers_support import ForkingLocal, replace_local_executor  # noqa: E402
 
+from jestlab.analysis.shared import SCRATCH  # noqa: E402
 from jestlab.platform.programs import command_run  # noqa: E402
 from jestlab.platform.store.store import Store  # noqa: E402
 
@@ -81,19 +82,36 @@ def postgres(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop(url)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "shared"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of a store that is not made yet, on each kind of database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'results.db'}"
+    if request.param == "shared":
+        request.getfixturevalue("scratch")
+        return f"sqlite:///{tmp_path / 'results.shared'}"
     url: str = request.getfixturevalue("postgres")
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "shared"])
 def store_url(request: pytest.FixtureRequest) -> str:
     """URL of an empty store on each kind of database, for tests whose subject is SQL."""
     url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep this machine's copies of shared stores in a folder of the test."""
+    monkeypatch.setenv(SCRATCH, str(tmp_path_factory.mktemp("scratch")))
+
+
+@pytest.fixture
+def shared_url(tmp_path: Path, scratch: None) -> str:
+    """URL of an empty store in a shared folder."""
+    url = f"sqlite:///{tmp_path / 'results.shared'}"
+    Store.open(url).close()
     return url
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jestlab.analysis import read_only
+from jestlab.analysis.shared import LocalCopy, is_shared
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
@@ -76,7 +77,7 @@ def connect(store: str) -> Iterator[Connection]:
     from sqlalchemy.exc import DatabaseError
 
     url = parse(store)
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise FileNotFoundError(f"no store at {url.database}: launch a study first, or name another lab")
     try:
         with _engine(url).connect() as connection:
@@ -116,13 +117,18 @@ def other_version(
 
 
 def _open_sqlite(url: URL) -> sqlite3.Connection:
-    """Open a SQLite file read-only.
+    """Open a SQLite file read-only, or this machine's copy of a shared store, brought up to date.
 
     NOTE: On a database in WAL mode, a connection with `mode=ro` creates -wal and -shm files and can't remove
     them. `query_only` forbids writing as well, and leaves no files behind.
     """
+    path = Path(url.database or "").absolute()
     try:
-        connection = read_only.open_readonly(Path(url.database or "").absolute(), "rw")
+        if is_shared(path):
+            copy = LocalCopy(path)
+            copy.follow()
+            path = copy.file
+        connection = read_only.open_readonly(path, "rw")
     except OSError as error:
         raise ValueError(f"cannot read results from {shown(url)}: {error.strerror or error}") from error
     connection.execute("PRAGMA query_only = ON")

@@ -27,6 +27,7 @@ from . import read_only
 from .connection import connect
 from .results import opened
 from .rows import Row, StoreView, matching, rank, shown
+from .shared import store_in
 from .units import nearest
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ class Result:
 
 
 def default_url() -> str:
-    """Return the default store: JESTLAB_STORE, else results.db in JESTLAB_ROOT or ./lab."""
+    """Return the default store: JESTLAB_STORE, else that in JESTLAB_ROOT or ./lab."""
     root = Path(os.environ.get("JESTLAB_ROOT") or "lab").expanduser().absolute()
-    return os.environ.get("JESTLAB_STORE") or f"sqlite:///{root / 'results.db'}"
+    return os.environ.get("JESTLAB_STORE") or f"sqlite:///{store_in(root)}"
 
 
 def frame(url: str | None = None, *, sql: str | None = None, **selection: Any) -> pd.DataFrame:

@@ -30,6 +30,12 @@ EXIT_REFUSED = 78
 """EX_CONFIG: the run's input is invalid, so another attempt would fail too."""
 EXIT_STOPPED = 128 + signal.SIGTERM
 
+EXIT_LATE = 124
+"""The worker was still running at its time limit, and ended itself."""
+
+TIME_LIMIT = "JESTLAB_TIME_LIMIT"
+"""Environment variable with a worker's time limit in seconds since its start."""
+
 JOB_KEY = "JESTLAB_JOB_TOKEN"
 """Environment variable with the key of a local job. TOKEN in the name makes it count as a secret."""
 

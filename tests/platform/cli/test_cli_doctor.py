@@ -13,6 +13,7 @@ import pytest
 import stores_support as stores
 
 from jestlab.platform.cli import doctor
+from jestlab.platform.lab.filesystem import LINKS, LOCKS, FileSystem
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
@@ -76,6 +77,33 @@ def test_prints_text_and_json_and_fails_with_a_problem(tmp_path):
     broken = [line for line in printed.stdout.splitlines() if line.startswith("broken")]
     [line] = [line for line in broken if "config file" in line]
     assert "config.yaml:2: kubernets" in line and "did you mean 'kubernetes'" in line
+
+
+@pytest.mark.parametrize(
+    ("network", "missing", "url", "found", "remedy"),
+    [
+        (None, (), "", "a disk of this machine, fits SQLite", ""),
+        (
+            *("nfs4", (), "", "nfs4, fits a store in the shared folder, not SQLite"),
+            "--store shared",
+        ),
+        (
+            *("s3fs", (LINKS, LOCKS), ""),
+            "s3fs without exclusive hard links and file locks, fits PostgreSQL, not SQLite",
+            "--store postgresql://user@host/database",
+        ),
+        ("s3fs", (LINKS,), "postgresql://host/db", "s3fs without exclusive hard links, fits PostgreSQL", ""),
+        ("nfs4", (), "shared", "nfs4, fits a store in the shared folder", ""),
+        (None, (), "shared", "a disk of this machine, fits SQLite", ""),
+    ],
+    ids=["disk", "network", "without links", "PostgreSQL", "shared", "shared on a disk"],
+)
+def test_the_file_system_is_compared_with_the_store(
+    tmp_path, monkeypatch, network, missing, url, found, remedy
+):
+    monkeypatch.setattr(doctor, "examine", lambda _: FileSystem(network, missing))
+    lab = Lab.find(tmp_path, url or f"sqlite:///{tmp_path}/results.db")
+    assert [*doctor._file_system(lab)] == [doctor.CheckResult("warning" if remedy else "ok", found, remedy)]
 
 
 def test_unusable_stores_and_folders(tmp_path):

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from jestlab.analysis.shared import SCRATCH
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import SCRATCH, Lab, network_file_system
+from jestlab.platform.lab.lab import Lab, network_file_system
 
 
 def test_options_precede_the_environment_and_the_environment_precedes_the_default(monkeypatch, tmp_path):

@@ -16,11 +16,12 @@ from tests.cluster.ports import free_port
 from tests.models.conftest import TINY
 from workers_support import Worker
 
+from jestlab.analysis.shared import SCRATCH
 from jestlab.models.config import TrainConfig
 from jestlab.platform import processes, programs
 from jestlab.platform.cli import doctor
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import SCRATCH, Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import executors

@@ -97,7 +97,8 @@ def test_the_database_refuses_to_write(store, reader, store_url, tmp_path, monke
     assert accepted == []
     assert rows.everything(store.engine) == before
     assert reader.experiments()[0].name == "toy"  # the reader still works
-    assert {path.name for path in tmp_path.iterdir()} <= {"results.db", "results.db-shm", "results.db-wal"}
+    expected = {"results.db", "results.db-shm", "results.db-wal", "results.shared"}
+    assert {path.name for path in tmp_path.iterdir()} <= expected
 
 
 @pytest.mark.both_databases

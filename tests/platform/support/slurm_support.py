@@ -3,21 +3,19 @@
 import functools
 import getpass
 import os
-import shlex
 import shutil
 import socket
 import sqlite3
 import subprocess
-import sys
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 import labs_support as labs
+from guard import Guard
 from tests.cluster.ports import free_port
 from tests.waiting import wait_until
 
-ROOT = Path(__file__).parents[3]
 NODES = ("n1", "n2")
 EXECUTABLES = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -59,6 +57,7 @@ NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 RealMe
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=4000
 PartitionName=low Nodes=n1,n2 Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE
 PartitionName=high Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
+PartitionName=short Nodes=n1 MaxTime=5 MaxNodes=1
 """
 
 
@@ -88,7 +87,7 @@ class SlurmCluster:
         self.name = f"c{os.getpid()}"
         self._kill_seconds = kill_seconds
         self.ports = [free_port() for _ in range(4)]
-        self._guard: subprocess.Popen[str] | None = None
+        self._guard: Guard | None = None
 
     def start(self, first_id: int = 1) -> None:
         """Start it, and wait until both nodes are idle; its first job gets an id."""
@@ -100,11 +99,7 @@ class SlurmCluster:
         key.touch(0o600)
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        self._guard = subprocess.Popen(
-            [sys.executable, "-m", "tests.platform.support.slurm_guard", str(self.folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            cwd=ROOT, env=self._environment(),
-        )  # fmt: skip
+        self._guard = Guard(self.folder, self._environment())
         self.begin("munged")
         wait_until(socket_.exists)
         self.begin_accounting()
@@ -130,7 +125,7 @@ class SlurmCluster:
     def begin(self, name: str) -> None:
         """Start a daemon: munged, slurmctld, n1, n2, or one of accounting."""
         (self.folder / "state").mkdir(exist_ok=True)
-        self._order(shlex.join(["start", name, *self.command(name)]))
+        self._guarded.start(name, self.command(name))
 
     def command(self, name: str) -> list[str]:
         """Return the command of a daemon."""
@@ -142,7 +137,7 @@ class SlurmCluster:
 
     def kill(self, name: str) -> None:
         """End a daemon by SIGKILL. The jobs of a node continue."""
-        self._order(f"kill {name}")
+        self._guarded.kill(name)
 
     def forget(self) -> None:
         """Let the controller lose its memory, including the last id."""
@@ -152,12 +147,16 @@ class SlurmCluster:
         self.wait_until_idle()
 
     def pid(self, name: str) -> int:
-        return int((self.folder / f"{name}.running").read_text())
+        return self._guarded.pid(name)
 
     def close(self) -> None:
-        if self._guard is not None and self._guard.stdin is not None:
-            self._guard.stdin.close()
-            self._guard.wait(60)
+        if self._guard is not None:
+            self._guard.close()
+
+    @property
+    def _guarded(self) -> Guard:
+        assert self._guard is not None
+        return self._guard
 
     def tool(self, *command: str, check: bool = True) -> str:
         done = subprocess.run(
@@ -209,13 +208,6 @@ class SlurmCluster:
             self.tool("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
         wait_until(lambda: not self.jobs())
         self.wait_until_idle()
-
-    def _order(self, line: str) -> None:
-        assert self._guard is not None and self._guard.stdin is not None and self._guard.stdout is not None
-        self._guard.stdin.write(f"{line}\n")
-        self._guard.stdin.flush()
-        if (answer := self._guard.stdout.readline().strip()) != "done":
-            raise RuntimeError(f"{line}: {answer}; see {self.folder}")
 
 
 class SlurmLab:

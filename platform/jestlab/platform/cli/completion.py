@@ -38,10 +38,12 @@ _TABLES = (
 def _query(context: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
     """Query the lab's SQLite store; return no rows if it is missing, locked, or another database."""
     from jestlab.analysis import read_only
+    from jestlab.analysis.shared import LocalCopy, is_shared, store_in
 
     url = context.params.get("store") or os.environ.get("JESTLAB_STORE")
     root = context.params.get("root") or os.environ.get("JESTLAB_ROOT") or "lab"
-    path = Path(url.removeprefix("sqlite:///") if url else Path(root).expanduser() / "results.db").absolute()
+    path = Path(url.removeprefix("sqlite:///") if url else store_in(Path(root).expanduser())).absolute()
+    path = LocalCopy(path).file if is_shared(path) else path
     if not path.is_file():
         return []
     with suppress(sqlite3.Error, OSError), closing(read_only.open_readonly(path, timeout=0.1)) as connection:

@@ -18,11 +18,13 @@ import click
 from sqlalchemy import func, select
 
 from jestlab.analysis.connection import SCHEMA
+from jestlab.analysis.shared import is_shared
 from jestlab.analysis.units import duration
 from jestlab.platform.cli.options import examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.dependencies import EXTRAS, LAUNCHING, NO_RECORD, missing
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.filesystem import examine
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
@@ -30,7 +32,7 @@ from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.logs import one_line
 from jestlab.platform.render import styled, table
 from jestlab.platform.store import provenance, schema
-from jestlab.platform.store.address import parse_url, shown_url
+from jestlab.platform.store.address import parse_url, shown_url, sqlite_file
 from jestlab.platform.store.rows import insert, now
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, LauncherRow
@@ -41,6 +43,8 @@ PROCESS_SECONDS = 60.0
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 5e9, 2e8  # free space below which to warn, or to fail
 _CLOCK_SKEW = timedelta(minutes=1)
+_STORES = {"sqlite": "SQLite", "shared": "a store in the shared folder", "postgresql": "PostgreSQL"}
+_ADDRESSES = {"shared": "shared", "postgresql": "postgresql://user@host/database"}  # values of --store
 _STYLES = {"ok": "green", "warning": "yellow", "broken": "red"}
 
 
@@ -164,6 +168,25 @@ def _folder(lab: Lab) -> Iterator[CheckResult]:
         yield CheckResult("broken", f"{place} is not a writable folder", "choose another --root")
 
 
+def _file_system(lab: Lab) -> Iterator[CheckResult]:
+    """Compare the abilities of the lab's file system with the requirements of its store."""
+    if lab.remote is not None:
+        return
+    try:
+        examined = examine(_nearest_existing(lab.root))
+    except OSError:  # the check of the folder reports it
+        return
+    missing = f" without {' and '.join(examined.missing)}" if examined.missing else ""
+    found = f"{examined.network or 'a disk of this machine'}{missing}, fits {_STORES[examined.store]}"
+    file = sqlite_file(parse_url(lab.store_url))
+    used = "postgresql" if file is None else "shared" if is_shared(file) else "sqlite"
+    if used == "postgresql" or examined.store in ("sqlite", used):
+        yield CheckResult("ok", found)
+    else:
+        remedy = f"--store {_ADDRESSES[examined.store]}"
+        yield CheckResult("warning", f"{found}, not {_STORES[used]}", remedy)
+
+
 def _bucket(lab: Lab) -> Iterator[CheckResult]:
     """Write, read, and delete an object in the lab's bucket."""
     if lab.remote is None:
@@ -270,6 +293,7 @@ _CHECKS: dict[str, Callable[[Lab], Iterator[CheckResult]]] = {
     "config file": _settings,
     "notify": _notify,
     "folder": _folder,
+    "file system": _file_system,
     "disk": _disk,
     "bucket": _bucket,
     "store": _store,

@@ -48,7 +48,8 @@ def lab_options(function: Function) -> Callable[..., Any]:
     @click.option(
         "--store",
         metavar="URL",
-        help="SQLAlchemy URL of the results store.  [default: JESTLAB_STORE, else <root>/results.db]",
+        help="SQLAlchemy URL of the results store, or shared for one in <root> that several machines write "
+        "to.  [default: JESTLAB_STORE, else the one in <root>]",
     )
     @functools.wraps(function)
     def wrapped(*args: Any, root: str | None, store: str | None, **kwargs: Any) -> Any:
@@ -65,7 +66,7 @@ def same_lab_options() -> str:
 
     given = click.get_current_context().params
     values = {"root": given.get("root"), "store": given.get("store")}
-    if values["store"] and not values["store"].startswith("sqlite"):
+    if values["store"] and not values["store"].startswith(("sqlite", "shared")):
         values["store"] = shown_url(parse_url(values["store"]))
     return "".join(f" --{name} {shlex.quote(value)}" for name, value in values.items() if value)
 

@@ -75,8 +75,9 @@ def serve_command(
 
 def _lab_at(place: str) -> Lab:
     """Return the lab that `FOLDER[=URL]` names."""
+    from jestlab.analysis.shared import store_in
     from jestlab.platform.lab.lab import Lab
 
     folder, *urls = re.split(r"=(?=[\w+]+://)", place, maxsplit=1)  # a folder's name may contain `=`
-    default = Path(folder).expanduser().absolute() / "results.db"
+    default = store_in(Path(folder).expanduser().absolute())
     return Lab.find(folder, urls[0] if urls else f"sqlite:///{default}")

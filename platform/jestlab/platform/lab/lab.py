@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jestlab.analysis.connection import hidden
-from jestlab.models.data.files import own_temporary_folder
+from jestlab.analysis.shared import NAME, scratch, store_in
 from jestlab.platform.errors import StoreUnreachable, UserError, sentence
 from jestlab.platform.lab.secret import store_url_of
 from jestlab.platform.whoami import host_name
 
-SCRATCH = "JESTLAB_SCRATCH"
-"""Environment variable with the local folder for labs in buckets."""
+SHARED = "shared"
+"""Value of `--store` for a shared store in the lab's folder."""
 
 SERVE_TOKEN = "JESTLAB_SERVE_TOKEN"
 """Environment variable with a fixed token for `jestlab serve`. Runs don't inherit it."""
+
+CODE = "code"
+"""Folder in the root with archives of code; see `programs.shipped`."""
 
 ID_FILE = "lab.id"
 """File in the root with the id of the lab, which moves with the folder."""
@@ -59,7 +62,8 @@ class Lab:
     def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
         """Find the lab that the arguments name, or else JESTLAB_ROOT and JESTLAB_STORE, or else `./lab`.
 
-        This creates nothing except the temporary folder for labs in buckets.
+        Its store is in the folder: a SQLite file, or, for `store_url="shared"` and new labs on a network file
+        system, a shared store. This creates nothing except the temporary folder for labs in buckets.
 
         Raises:
             UserError: The folder's path has a character that is special in database URLs, the store's secret
@@ -72,7 +76,10 @@ class Lab:
         folder = Path(place).expanduser().absolute()
         if special := {"%", "?"} & set(str(folder)):
             raise UserError(f"rename the lab's folder {folder}: its path contains {' and '.join(special)}")
-        return cls(folder, store_url or store_url_of() or f"sqlite:///{folder / 'results.db'}")
+        given = store_url or store_url_of()
+        if given == SHARED:
+            given = f"sqlite:///{folder / NAME}"
+        return cls(folder, given or f"sqlite:///{_store_in(folder)}")
 
     @classmethod
     def _in_bucket(cls, remote: str, store_url: str) -> Lab:
@@ -209,6 +216,12 @@ def known_id(lab: Lab) -> LabId | None:
     return LabId(uid, str(lab.root), host_name())
 
 
+def _store_in(root: Path) -> Path:
+    """Return the path of the store in a lab's folder, or of the one to create."""
+    path = store_in(root)
+    return root / NAME if not path.exists() and network_file_system(root) else path
+
+
 def network_file_system(path: Path) -> str | None:
     """Return the type of a path's network file system, where SQLite's locks are unsafe; None if it is local.
 
@@ -241,9 +254,7 @@ def _unavailable(lab: Lab) -> StoreUnreachable:
 
 def _scratch() -> Path:
     """Return the local folder for labs in buckets, which only this user can write to."""
-    if given := os.environ.get(SCRATCH):
-        return Path(given)
     try:
-        return own_temporary_folder("jestlab-scratch", SCRATCH)
+        return scratch()
     except OSError as error:
         raise UserError(sentence(error)) from None

@@ -31,7 +31,7 @@ from jestlab.platform.processes import describe_exit, die_with_parent, group_run
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.command import fill, placeholder_values, words_of
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
-from jestlab.platform.programs.ranks import Ranks
+from jestlab.platform.programs.ranks import TASKS, Ranks
 from jestlab.platform.store.address import STORE
 
 _CONFIG = "config.json"
@@ -196,8 +196,8 @@ class Child:
 
     def __init__(self, words: Sequence[str], cwd: Path | None, environment: Mapping[str, str]) -> None:
         """Start the command, in this process's environment without credentials, but with these variables."""
-        secrets = (STORE, STORE_SECRET, SERVE_TOKEN)
-        inherited = {name: value for name, value in os.environ.items() if name not in secrets}
+        private = (STORE, STORE_SECRET, SERVE_TOKEN, TASKS)
+        inherited = {name: value for name, value in os.environ.items() if name not in private}
         try:
             self.process = subprocess.Popen(
                 list(words),

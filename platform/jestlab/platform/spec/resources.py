@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -216,6 +216,11 @@ def parse_duration(text: str) -> int:
     return sum(number * unit for number, unit in zip(numbers, _UNITS.values(), strict=True))
 
 
+def stop_early_seconds(limit: float) -> float:
+    """Return how long before a job's time limit its run is asked to stop, both in seconds."""
+    return min(max(limit / 10, 20), 120, limit / 2)
+
+
 # ---- Slurm
 
 _QUOTES = r"\s'\"`$\\;"
@@ -293,7 +298,7 @@ class Resources(BaseModel):
         nodes: Number of machines that compute a run together. Each executes the program.
         tasks_per_node: Number of processes of a command on each machine, with variables such as `RANK`.
         time: Time limit of each job, as in `4h`, `90m` or `2-12:00:00`. The run saves a checkpoint before the
-            limit, and resumes in a new job. Null for the cluster's limit.
+            limit, and resumes in a new job. Null for the cluster's limit, and on this machine for no limit.
         retries: Number of further attempts after a run fails. Attempts that end because machines were taken
             away don't count. Errors of the program (a TypeError, a missing file, wrong usage) aren't retried.
         retry_exit_codes: Exit codes of commands that are always retried.
@@ -301,6 +306,9 @@ class Resources(BaseModel):
             heartbeat every 5 seconds.
         tpu: TPU slice of each run, type and topology, as in `v5e-16x16`.
         image: Container image with jestlab, pinned by digest; null for the one in the user's settings.
+        code: How jobs get the files of commands and custom functions. `copy`: each launch ships the working
+            tree, without the files that Git ignores. `git`: jobs clone the commit, which must be clean and
+            pushed. Null: jobs read the files at their paths.
         spot: Whether to use cheaper machines that may be taken away at any time.
         slurm: Options of the site's Slurm, in addition to the user's settings.
     """
@@ -321,6 +329,7 @@ class Resources(BaseModel):
     lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0
     tpu: Annotated[str, checked(parse_slice)] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
+    code: Literal["git", "copy"] | None = None
     spot: bool = False
     slurm: SlurmOptions = SlurmOptions()
 
@@ -360,8 +369,6 @@ class Resources(BaseModel):
         slice_ = self.slice
         if on in ("local", "vertex") and self.nodes > 1:
             return f"{on} supports only one machine per run: leave out `nodes`"
-        if on in ("local", "vertex") and self.time is not None:
-            return f"{on} doesn't support time limits: leave out `time`"
         if on in ("local", "slurm") and slice_ is not None:
             return f"{on} has no {slice_}: leave out `tpu`, or set `on: kubernetes`"
         if on != "vertex":

@@ -24,7 +24,7 @@ from jestlab.platform.store.batches import (
     records_until,
     write,
 )
-from jestlab.platform.store.engine import database_message
+from jestlab.platform.store.engine import database_message, shared_folder
 from jestlab.platform.store.leases import finish, heartbeat, start
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import AttemptLost, RunState
@@ -35,6 +35,7 @@ from jestlab.platform.store.tables import AttemptRow, RunRow
 
 FLUSH_POINTS = 1_000  # buffered points that are written without waiting for the next tick
 TICK_SECONDS = 1.0  # between writes of the buffer
+SHARED_TICK_SECONDS = 3.0  # the same for a store in a shared folder, which takes fewer transactions
 HEARTBEAT_SECONDS = 5.0  # between heartbeats of an attempt without new points
 SURE_SHARE = 2 / 3  # of its lease: without the store, an attempt may assume for so long that it holds the run
 END_SECONDS = 600.0  # limit of waiting until the store accepts the end, or until a missing lab is back
@@ -108,6 +109,7 @@ class WorkerAttempt(Reporter):
         self._sure_seconds = row.lease_seconds * SURE_SHARE
         self._disk_lasts = disk_lasts
         self._spooled = False
+        self._tick_seconds = TICK_SECONDS if shared_folder(store.engine) is None else SHARED_TICK_SECONDS
         self._buffer: Batch = []
         self._resumed = resumed or ResumePoint()
         self._early: Batch | None = None if number == 1 else []  # until the resumed step is known
@@ -390,7 +392,7 @@ class WorkerAttempt(Reporter):
         """Write the buffer every second, and a heartbeat every few seconds."""
         warned_at, problem = -60.0, "the store can't be reached"
         while not self._ended:
-            self._wake.wait(TICK_SECONDS)
+            self._wake.wait(self._tick_seconds)
             self._wake.clear()
             if self._ended or (not self._buffer and time.monotonic() - self._heard_at < HEARTBEAT_SECONDS):
                 continue

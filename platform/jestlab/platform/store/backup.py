@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, exists, func, select, update
 
+from jestlab.analysis.shared import is_shared
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
@@ -64,7 +65,10 @@ def restore(path: Path, url: str) -> None:
         UserError: The file is not a store of this version, or the database is not empty.
     """
     backup = f"sqlite:///{path.absolute()}"
-    if (target := sqlite_file(parse_url(url))) is None:
+    target = sqlite_file(parse_url(url))
+    if target is None or is_shared(target):
+        if target is not None:
+            create_file(target)
         _copy(backup, url)
     else:
         with _appearing(target) as unfinished:
@@ -97,6 +101,8 @@ def _appearing(path: Path) -> Iterator[Path]:
 def _copy(source: str, target: str) -> None:
     """Copy a store into an empty one, in one transaction of each."""
     file, from_file = sqlite_file(parse_url(target)), sqlite_file(parse_url(source)) is not None
+    if is_shared(file):
+        file = None  # rows are copied, as into a database on a server
     # On a server, only readers have a time limit.
     open_source = read_only if from_file else writable
     with closing_engine(open_source(source)) as original, closing_engine(writable(target)) as engine:

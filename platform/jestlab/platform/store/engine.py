@@ -12,7 +12,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,7 +28,9 @@ from jestlab.analysis.read_only import (
     open_readonly,
     version,
 )
+from jestlab.analysis.shared import LocalCopy, is_shared
 from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, sentence
+from jestlab.platform.store import shared
 from jestlab.platform.store.address import parse_url, refuse_remnants, shown_url, sqlite_file
 
 # ---- transactions
@@ -44,7 +46,7 @@ QUERY_SECONDS = 600.0
 
 _LEAST_BYTES = 1 << 16  # a disk with less free space counts as full
 
-_WRITES = "jestlab_writes"
+_WRITES, _PENDING = "jestlab_writes", "jestlab_pending"
 
 DEFINING, RECORDING, CLAIMING = 0x6A657374, 0x6A657375, 0x6A657376
 """Locks for creating tables and views, for recording a plan, and for claiming runs."""
@@ -67,6 +69,12 @@ def _engine(url: str, *, writes: bool) -> Engine:
     store = parse_url(url)
     path = sqlite_file(store)
     return _postgresql(store, writes) if path is None else _sqlite(path.absolute(), writes)
+
+
+def shared_folder(engine: Engine) -> Path | None:
+    """Return the folder of a shared store; None for other stores."""
+    path = sqlite_file(engine.url)
+    return path if is_shared(path) else None
 
 
 @contextmanager
@@ -103,12 +111,16 @@ def writing(engine: Engine) -> Iterator[Connection]:
     On SQLite it holds the write lock from the start. On PostgreSQL it is READ COMMITTED: lock rows on which a
     decision depends with `with_for_update`.
     """
+    folder = shared_folder(engine)
     with (
         plain_errors(engine),
-        engine.connect().execution_options(**{_WRITES: True}) as connection,
+        nullcontext() if folder is None else shared.transaction(folder) as pending,
+        engine.connect().execution_options(**{_WRITES: True, _PENDING: pending}) as connection,
         connection.begin(),
     ):
         yield connection
+        if pending is not None:
+            pending.publish(connection)
 
 
 def one_at_a_time(connection: Connection, what: int) -> None:
@@ -140,13 +152,16 @@ CHECKPOINT_SECONDS = 2.0
 
 
 def create_file(path: Path) -> None:
-    """Create an empty SQLite file and its folder unless they exist.
+    """Create an empty SQLite file and its folder unless they exist, or the folder of a shared store.
 
     Raises:
         StoreMissing: The store was moved away from files that belong to it.
         StoreError: The file can't be created.
     """
     try:
+        if is_shared(path):
+            shared.create(path)
+            return
         if os.path.lexists(path):
             return
         refuse_remnants(path)
@@ -179,11 +194,16 @@ def _set(engine: Engine, *pragmas: str) -> None:
 
 
 def _sqlite(path: Path, writes: bool) -> Engine:
+    """Create an engine of a SQLite file, or of this machine's copy of a shared store."""
+    file = LocalCopy(path).file if is_shared(path) else path
+
     def connect() -> sqlite3.Connection:
+        if is_shared(path) and not file.exists():
+            shared.follow(path)
         try:
-            check_not_emptied(path)
+            check_not_emptied(file)
             if not writes:
-                connection = open_readonly(path, timeout=BUSY_SECONDS)
+                connection = open_readonly(file, timeout=BUSY_SECONDS)
                 only_selects(connection)
                 return connection
         except FileNotFoundError as error:
@@ -192,7 +212,7 @@ def _sqlite(path: Path, writes: bool) -> Engine:
             kind = StoreError if isinstance(error, PermissionError) else StoreUnreachable
             raise kind(f"store {path}: {error.strerror or error}") from error
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=rw",
+            f"file:{quote(str(file))}?mode=rw",
             uri=True,
             timeout=BUSY_SECONDS,
             check_same_thread=False,
@@ -207,13 +227,15 @@ def _sqlite(path: Path, writes: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _remember_file(_: Any, record: Any) -> None:
-        record.info["file"] = _identity(path)
+        record.info["file"] = _identity(file)
 
     @event.listens_for(engine, "checkout")
     def _check_place(connection: Any, record: Any, _: Any) -> None:
+        if is_shared(path):
+            shared.follow(path)
         # Writes to an open file that was moved, or replaced by a copy, are lost. A connection to such a file
         # is replaced by a new one.
-        if record.info.get("file") != _identity(path) or is_stale(connection, path):
+        if record.info.get("file") != _identity(file) or is_stale(connection, file):
             raise DisconnectionError
 
     @event.listens_for(engine, "begin")
@@ -223,7 +245,17 @@ def _sqlite(path: Path, writes: bool) -> Engine:
         writes = connection.get_execution_options().get(_WRITES, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
+    if is_shared(path):
+        event.listen(engine, "before_cursor_execute", _record)
     return engine
+
+
+def _record(connection: Connection, _: Any, sql: str, values: Any, *__: Any) -> None:
+    """Record a statement of a write transaction of a shared store."""
+    pending = connection.get_execution_options().get(_PENDING)
+    if pending is not None:
+        # SQLAlchemy's own flag is also set for one INSERT of several rows, whose values are one tuple.
+        pending.record(sql, values, many=isinstance(values, list))
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import uuid
 
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
+from jestlab.analysis.shared import is_shared
 from jestlab.platform.store.address import sqlite_file
 from jestlab.platform.store.engine import reading, writing
 from jestlab.platform.store.records import LIVE, RunState
@@ -52,11 +53,13 @@ def _disown(connection: Connection) -> None:
 def _place(connection: Connection) -> str:
     """Return a text that stays the same if a store is moved and differs for a copy.
 
-    For a file it is the inode, which file systems keep when a file is renamed. For a PostgreSQL database it
-    is the number of the database and, unless the server hides it, that of its cluster.
+    For a file it is the inode, which file systems keep when a file is renamed. For a shared folder, whose
+    inodes may differ between machines, it is the time of its file `id`: copies by `cp -a` aren't noticed. For
+    a PostgreSQL database it is the number of the database and, unless the server hides it, that of its
+    cluster.
     """
     if (file := sqlite_file(connection.engine.url)) is not None:
-        return str(file.stat().st_ino)
+        return str(int((file / "id").stat().st_mtime) if is_shared(file) else file.stat().st_ino)
     number = connection.scalar(text("SELECT oid FROM pg_database WHERE datname = current_database()"))
     cluster = None
     if connection.scalar(select(func.has_function_privilege("pg_control_system()", "EXECUTE"))):

@@ -149,6 +149,13 @@ class Job:
         return [sys.executable, "-m", self.module, *self.arguments]
 
 
+NO_ATTEMPT = JobKey(store="0" * 32, fingerprint="0" * 64, attempt=1, token="0" * 32)
+"""Placeholder for the key of a job that isn't launched."""
+
+PROBE = Job("jestlab-check", "check", arguments=(), environment={}, log=Path(), key=NO_ATTEMPT)
+"""A job that executors describe to their service to learn whether it would accept jobs."""
+
+
 class ExecutorError(UserError):
     """An operation on a job failed. The message is one line with the reason, and the remedy if there is one.
 
@@ -200,7 +207,10 @@ class Executor(Protocol):
     grace_seconds: float = 30.0
 
     def check(self) -> None:
-        """Raise UserError if no job can be launched from this machine. Called before anything is written."""
+        """Raise UserError if no job can be launched now. Called before anything is written.
+
+        The service doesn't answer, or would reject a job. A job that would only wait must not be refused.
+        """
         dependencies.check(self.name)
 
     def room(self) -> int | None:
@@ -214,7 +224,7 @@ class Executor(Protocol):
 
         Raises:
             ExecutorUnavailable: The job could not be started now. Launching it again is safe.
-            ExecutorError: The job was rejected, and would be rejected again.
+            ExecutorError: The job was rejected, and would be rejected again. The launcher doesn't retry it.
         """
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:

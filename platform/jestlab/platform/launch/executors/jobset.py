@@ -180,6 +180,31 @@ def _variables(job: Job, resources: Resources, settings: KubernetesSettings) -> 
     ]
 
 
+def beyond_quota(body: Object, quotas: Sequence[Object]) -> str | None:
+    """Return why a JobSet can never run within a namespace's quotas, even if they are unused; None if it can.
+
+    Quotas with scopes are ignored: they apply to some pods only.
+    """
+    from kubernetes.utils import parse_quantity
+
+    hosts = body["spec"]["replicatedJobs"][0]["template"]["spec"]
+    [container] = hosts["template"]["spec"]["containers"]
+    pods = hosts["parallelism"]
+    needed = {"pods": pods, f"count/{JOBSETS[2]}.{JOBSETS[0]}": 1}
+    for kind, prefixes in {"limits": ["limits."], "requests": ["requests.", ""]}.items():
+        for name, amount in container["resources"][kind].items():
+            needed |= {f"{prefix}{name}": pods * parse_quantity(amount) for prefix in prefixes}
+    for quota in quotas:
+        is_general = not quota["spec"].keys() & {"scopes", "scopeSelector"}
+        for name, most in quota["spec"].get("hard", {}).items() if is_general else ():
+            if needed.get(name, 0) > parse_quantity(most):
+                return (
+                    f"a run needs {name}={float(needed[name]):g}, and the namespace's quota "
+                    f"{quota['metadata']['name']} allows {most}: lower `resources`, or ask for a higher quota"
+                )
+    return None
+
+
 def key_labels(name: str, key: JobKey) -> dict[str, str]:
     """Return the labels that identify a job's JobSet and pods."""
     managed, _, value = MANAGED.partition("=")
