@@ -32,7 +32,7 @@ def without_a_store(monkeypatch):
 def study(lab: Any, command: Sequence[str], name: str = "ddp", **given: Any) -> Path:
     """Write a study of one run; `given` are resources, and `steps` and `fails` of its config."""
     base = {"command": list(command), "steps": given.pop("steps", 20), "fails": given.pop("fails", -1)}
-    resources = {"on": "slurm", "retries": 0, "lease_seconds": 20.0, "nodes": 2} | given
+    resources = {"on": "slurm", "retries": 0, "lease_seconds": 60.0, "nodes": 2} | given
     parts = {"name": name, "base": base, "runs": {name: {}}, "resources": resources, "metrics": {}}
     return labs.write_study(lab.root.parent, **parts, program="command")
 
@@ -122,18 +122,24 @@ def test_all_ranks_save_when_the_job_is_preempted_and_end_when_a_node_is_lost(la
     assert len(lab.rows(SCORES)) == 4
 
 
-def test_cancelling_and_the_time_limit_reach_all_nodes(lab):
-    with lab.launching(study(lab, PLAIN, tasks_per_node=2, steps=10_000, time="1m")) as launcher:
-        pids = wait_for_ranks(lab)
-        wait_until(lambda: len(lab.attempts()) == 2, 120)
-        wait_until(lambda: have_ended(pids))
-        assert lab.attempts()[0] == ("PREEMPTED", "stopped before its time limit")
-        lab.wait_for_progress(2)
+def test_all_ranks_stop_before_the_time_limit_and_resume(lab):
+    with lab.launching(study(lab, PLAIN, tasks_per_node=2, steps=600, time="1m")) as launcher:
+        wait_until(lambda: len(lab.attempts()) == 2, SECONDS)
+        lab.hurry()
+        said, _ = launcher.communicate(SECONDS)
+        assert launcher.returncode == 0, said
+    *stopped, last = lab.attempts()
+    assert set(stopped) == {("PREEMPTED", "stopped before its time limit")}
+    assert last == ("COMPLETED", "")
+
+
+def test_cancelling_a_run_reaches_all_nodes(lab):
+    with lab.launching(study(lab, PLAIN, tasks_per_node=2, steps=10_000)) as launcher:
         pids = wait_for_ranks(lab)
         assert labs.here("cancel", "ddp", root=lab.root).returncode == 0
-        wait_until(lambda: have_ended(pids), 30.0)
+        wait_until(lambda: have_ended(pids), 60.0)
         launcher.communicate(SECONDS)
-    assert lab.attempts()[1][0] == "CANCELLED"
+    assert [state for state, _ in lab.attempts()] == ["CANCELLED"]
 
 
 def parents(pids: Sequence[int]) -> set[int]:
