@@ -158,6 +158,12 @@ def change(path: str, text: str) -> Callable[[Path], object]:
     return lambda top: (top / path).write_text(text)
 
 
+def nested(top: Path) -> None:
+    """Make a repository in the project, which its commit doesn't contain."""
+    git(top, "init", "-q", "part")
+    (top / "part" / "x.py").touch()
+
+
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [

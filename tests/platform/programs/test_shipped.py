@@ -15,7 +15,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.shipping import files_of, pack
 from jestlab.platform.programs.context import Failed
-from jestlab.platform.programs.shipped import ShippedCode, unpack
+from jestlab.platform.programs.shipped import ShippedCode
 from jestlab.platform.store.records import RunRecord, RunState
 
 
@@ -58,10 +58,10 @@ def run(top: Path) -> RunRecord:
     return RunRecord("f" * 64, f"{top}/rule.py:f", config, 0, "runs/a", RunState.PENDING, None, {})
 
 
-def test_files_links_and_executable_bits_arrive_unchanged(top, tmp_path):
-    content = pack(top, files_of(top))
-    (here := tmp_path / "here").mkdir()
-    unpack(content, here)
+def test_files_links_and_executable_bits_arrive_unchanged(lab, top):
+    code = shipped(lab, top)
+    code.applied(run(top), lab)
+    here = lab.root.parent / "scratch" / "code" / str(code.archive)
     names = {path.relative_to(top): path for path in top.rglob("*")}
     found = {path.relative_to(here): path for path in here.rglob("*")}
     assert found.keys() - {Path(".git")} == names.keys()
@@ -116,40 +116,19 @@ def test_a_missing_or_damaged_archive_is_refused(lab, top, damage, problem):
     assert not any((lab.root.parent / "scratch" / "code").glob("[!.]*"))
 
 
-def member(name: str, **parts: object) -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    for part, value in parts.items():
-        setattr(made, part, value)
-    return made
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        [member("../x")],
-        [member("/tmp/x")],
-        [member("a/../../x")],
-        [member("a", type=tarfile.SYMTYPE, linkname="/etc")],
-        [member("a/b", type=tarfile.SYMTYPE, linkname="../../x")],
-        [member("a", type=tarfile.LNKTYPE, linkname="b")],
-        [member("a", type=tarfile.FIFOTYPE)],
-        # B/.. is inside until B leads to the folder itself.
-        [
-            member("a", type=tarfile.SYMTYPE, linkname="b/.."),
-            member("b", type=tarfile.SYMTYPE, linkname="."),
-            member("a/x"),
-        ],
-    ],
-)
-def test_no_archive_writes_outside_its_folder(tmp_path, members):
+@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python has no filters")
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "link/x"])
+def test_no_archive_writes_outside_its_folder(lab, top, name):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for each in members:
-            archive.addfile(each)
-    (folder := tmp_path / "folder").mkdir()
-    with pytest.raises(UserError, match="isn't a file or link in its folder"):
-        unpack(buffer.getvalue(), folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, ".."
+        archive.addfile(link)
+        archive.addfile(tarfile.TarInfo(name))
+    code = shipped(lab, top, archive=hashlib.sha256(buffer.getvalue()).hexdigest())
+    (lab.root / code.file).write_bytes(gzip.compress(buffer.getvalue()))
+    with pytest.raises(tarfile.FilterError):
+        code.applied(run(top), lab)
 
 
 def git(folder: Path, *words: str) -> str:

@@ -132,7 +132,7 @@ def render(
     if runs_here(place):
         raise UserError(f"local runs have no manifests: {_USE_CLUSTER}")
     executor = executors.get(place, resources, settings, lab)
-    shipping = Shipping(lab, resources.code, lambda line: None)
+    shipping = Shipping(lab, resources.code, listener.note)
     more = {"on": place, "record": settings.record, "code": shipping.arguments(plan.runs)}
     given = _completed(options, resources, more)
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,11 +23,11 @@ from jestlab.analysis.provenance.checkout import repository_of
 from jestlab.models.data.files import write_whole
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import CODE, Lab
 from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.programs.command import known_words, scripts_of
-from jestlab.platform.programs.shipped import FOLDER, ShippedCode, leads_out
+from jestlab.platform.programs.shipped import ShippedCode
 from jestlab.platform.programs.sources import folder_of, sources_of
 from jestlab.platform.redaction import without_url_credentials
 from jestlab.platform.store.records import RunState
@@ -36,6 +36,7 @@ from jestlab.platform.words import counted, few
 MOST_BYTES = 50_000_000
 """Limit of all files together, before compression."""
 
+_TIME = 315_532_800  # 1980-01-01: older files can't be put into ZIP archives
 _OR_COPY = "or set `code: copy`"
 
 
@@ -79,13 +80,8 @@ class Shipping:
         commit, changes = _commit(top, names)
         code = ShippedCode(top=str(top), cwd=str(Path.cwd()), commit=commit)
         if self._how == "git":
-            if commit is None or changes:
-                problem = (
-                    f"uncommitted changes in {top}: {few(changes)}" if commit else f"{top} has no commit"
-                )
-                raise UserError(f"`code: git`: {problem}: commit and push, {_OR_COPY}")
-            url = _pushed_to(top, commit)
-            self._note(f"code: commit {commit[:12]} of {url}")
+            url = _url(top, commit, changes)
+            self._note(f"code: commit {commit} of {url}")
             # In arguments, a URL with `@` counts as one with a password.
             url = url.replace("@", "%40") if url.startswith("ssh:") else url
             return code.model_copy(update={"url": url}), names
@@ -103,7 +99,7 @@ class Shipping:
             path.touch()  # it is in use: see `gc`
         elif bucket is None and not write_whole(path, gzip.compress(content, mtime=0)):
             raise UserError(f"can't write {path}: no permission")
-        elif bucket is not None and path.name not in bucket.names(FOLDER):
+        elif bucket is not None and path.name not in bucket.names(CODE):
             bucket.write(name, gzip.compress(content, mtime=0))
 
 
@@ -164,20 +160,27 @@ def _commit(top: Path, names: frozenset[str]) -> tuple[str | None, list[str]]:
     if not (top / ".git").exists() or not _git(top, "rev-list", "--all", "--max-count=1"):
         return None, []
     changed = _git(top, "diff", "-z", "--name-only", "HEAD")
-    untracked = names & {*_git(top, "ls-files", "-z", "--others", "--exclude-standard")}
-    return _git(top, "rev-parse", "HEAD")[0], [*changed, *sorted(untracked)]
+    known = {*_git(top, "ls-tree", "-r", "-z", "--name-only", "HEAD"), *changed}
+    return _git(top, "rev-parse", "HEAD")[0], [*changed, *sorted(names - known)]
 
 
-def _pushed_to(top: Path, commit: str) -> str:
-    """Return the URL of a remote that has a commit; UserError if there is none, or it has a password."""
+def _url(top: Path, commit: str | None, changes: list[str]) -> str:
+    """Return the URL of a remote that has a commit.
+
+    Raises:
+        UserError: A clone would lack files, no remote has the commit, or the URL has a password.
+    """
+    if (top / ".gitmodules").exists():
+        raise UserError(f"`code: git` doesn't clone the submodules of {top}: set `code: copy`")
+    if commit is None or changes:
+        problem = f"uncommitted changes in {top}: {few(changes)}" if commit else f"{top} has no commit"
+        raise UserError(f"`code: git`: {problem}: commit and push, {_OR_COPY}")
     remotes = _git(top, "remote")
     branches = _git(top, "branch", "-r", "--format=%(refname:lstrip=2)", "--contains", commit)
     having = [name for name in remotes if any(branch.startswith(f"{name}/") for branch in branches)]
     if not having:
         where = f"isn't on {few(remotes)}: push it" if remotes else "has no remote: add one, push"
         raise UserError(f"`code: git`: commit {commit[:12]} of {top} {where}, {_OR_COPY}")
-    if (top / ".gitmodules").exists():
-        raise UserError(f"`code: git` doesn't clone the submodules of {top}: set `code: copy`")
     [url] = _git(top, "remote", "get-url", having[0])
     if (shown := without_url_credentials(url)) != url and not re.match("ssh://[^:/]+@", url):
         raise UserError(
@@ -202,9 +205,13 @@ def pack(top: Path, names: Iterable[str]) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in names:
             path, member, content = top / name, tarfile.TarInfo(name), b""
+            member.mtime = _TIME
             if path.is_symlink():
                 member.type, member.linkname = tarfile.SYMTYPE, str(path.readlink())
-                if leads_out(Path(name).parent / member.linkname):
+                if (
+                    not _normal(path.parent / member.linkname).is_relative_to(top)
+                    or member.linkname[0] == "/"
+                ):
                     remedy = "list it in .gitignore, or link to a file there by a relative path"
                     raise UserError(f"{path} is a link out of {top}, to {member.linkname}: {remedy}")
             elif path.is_file():

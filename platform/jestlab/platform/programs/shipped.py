@@ -25,13 +25,10 @@ from jestlab.models.data.files import build_once
 from jestlab.models.extensions import references
 from jestlab.platform import logs
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import CODE, Lab
 from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.programs.context import Failed
 from jestlab.platform.store.records import RunRecord
-
-FOLDER = "code"
-"""Folder of a lab with archives of code."""
 
 _CLONE = """cd "$1" && git init --quiet &&
 git fetch --quiet --depth 1 "$2" "$3" && git checkout --quiet FETCH_HEAD"""
@@ -62,7 +59,7 @@ class ShippedCode(BaseModel):
     @property
     def file(self) -> str:
         """The archive's path in the lab."""
-        return f"{FOLDER}/{self.archive}.tar.gz"
+        return f"{CODE}/{self.archive}.tar.gz"
 
     @property
     def changes(self) -> str | None:
@@ -79,7 +76,7 @@ class ShippedCode(BaseModel):
             Failed: The commit can't be cloned.
         """
         fetch = partial(self._unpack, lab) if self.url is None else self._clone
-        folder = build_once(scratch() / FOLDER / str(self.archive or self.commit), fetch)
+        folder = build_once(scratch() / CODE / str(self.archive or self.commit), fetch)
         if (cwd := self.located(self.cwd, folder)) != self.cwd:
             os.chdir(cwd)
         config: dict[str, Any] = self.located(run.config, folder)
@@ -112,7 +109,11 @@ class ShippedCode(BaseModel):
         content = gzip.decompress(content)
         if hashlib.sha256(content).hexdigest() != self.archive:
             raise UserError(f"{self.file} in the lab is damaged: delete it, and launch again")
-        unpack(content, folder)
+        (folder / ".git").mkdir()  # marks the top of the user's modules: see `sources`
+        # Older versions of Python 3.11 have no filters. They can trust the digest.
+        safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            archive.extractall(folder, **safely)
 
     def _clone(self, folder: Path) -> None:
         process = subprocess.run(
@@ -123,33 +124,4 @@ class ShippedCode(BaseModel):
         if process.returncode:
             needs = "jobs need git, and for private repositories a key or a credential helper"
             reason = f"can't clone {self.url}: {logs.tail(process.stderr, 4)} ({needs})"
-            raise Failed(reason, recurs=process.returncode == 127)  # there is no git
-
-
-def leads_out(path: Path) -> bool:
-    """Return whether a path leads out of the folder that it is relative to, or is absolute."""
-    return path.is_absolute() or Path(os.path.normpath(path)).parts[:1] == (os.pardir,)
-
-
-def unpack(content: bytes, folder: Path) -> None:
-    """Unpack an archive of files and links. `tarfile` has safe filters only since Python 3.11.4.
-
-    Raises:
-        UserError: A member isn't a file or a link, or leads out of the folder.
-    """
-    (folder / ".git").mkdir()  # the top of the user's modules: see `sources`
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for member in archive:
-            name, path = Path(member.name), folder / member.name
-            target = name.parent / member.linkname
-            is_inside = not leads_out(name) and path.resolve().is_relative_to(folder.resolve())
-            if not is_inside or not (member.isreg() or (member.issym() and not leads_out(target))):
-                raise UserError(
-                    f"invalid archive of code: {member.name!r} isn't a file or link in its folder"
-                )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if member.issym():
-                path.symlink_to(member.linkname)
-            else:
-                path.write_bytes(archive.extractfile(member).read())  # type: ignore[union-attr]  # a file
-                path.chmod(0o755 if member.mode & 0o100 else 0o644)
+            raise Failed(reason, recurs=process.returncode == 127)  # without git
