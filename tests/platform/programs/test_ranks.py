@@ -83,8 +83,9 @@ def test_each_process_has_its_rank_and_the_first_one_reports(lab, monkeypatch):
     monkeypatch.setenv(TASKS, "3")
     script = (
         "from jestlab.platform import client; run = client.run();"
-        "rank = float(os.environ['RANK']); run.log(1, {'rank': rank}); run.flush();"
-        "run.evaluation(1, scores={'toy/rank': rank}); run.directory.joinpath(f'{rank:g}').touch()"
+        "rank = float(os.environ['RANK']); run.log(1 + int(rank), {'rank': rank}); run.flush();"
+        "run.evaluation(1 + int(rank), scores={'toy/rank': rank});"
+        "run.directory.joinpath(f'{rank:g}').touch()"
     )
     run = command(*PYTHON, literally(f"{SHOW}; {script}"))
     recorded(lab, run)
@@ -146,8 +147,9 @@ def test_without_jestlab_only_rank_0_prints(monkeypatch, capsys):
             run.log(int(rank), loss=0.5)
         run.flush()
         assert not run.stop_requested()
-    assert capsys.readouterr().out.splitlines()[0] == "log: step 0, loss 0.5"
-    assert "step 1" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.splitlines()[0] == "log: step 0, loss 0.5"
+    assert "step 1" not in said
 
 
 def test_threads_are_divided_among_the_processes():
