@@ -60,12 +60,7 @@ class LocalGpus:
 
     def room(self) -> int:
         """Return the number of further jobs for which enough GPUs are free."""
-        free = 0
-        for name in self._names:
-            if (descriptor := self._lock(name)) is not None:
-                os.close(descriptor)
-                free += 1
-        return free // self._count
+        return _released(self._locked(len(self._names))) // self._count
 
     def take(self) -> dict[str, int] | None:
         """Lock GPUs for one job.
@@ -74,26 +69,31 @@ class LocalGpus:
             Each GPU's name in `CUDA_VISIBLE_DEVICES` → the file descriptor that holds its lock. The job
             must inherit the descriptors; the caller closes them. None if too few GPUs are free.
         """
-        locked: dict[str, int] = {}
-        for name in self._names:
-            if len(locked) < self._count and (descriptor := self._lock(name)) is not None:
-                locked[name] = descriptor
-        if len(locked) == self._count:
+        if len(locked := self._locked(self._count)) == self._count:
             return locked
-        for descriptor in locked.values():
-            os.close(descriptor)
+        _released(locked)
         return None
 
-    def _lock(self, name: str) -> int | None:
-        """Lock a GPU; return the descriptor that holds the lock, or None if another job has locked it."""
-        file = self._folder / re.sub(r"[^-\w.:]", "_", self._names[name])
-        descriptor = _opened(file)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        return descriptor
+    def _locked(self, most: int) -> dict[str, int]:
+        """Lock free GPUs, at most so many; return the descriptors that hold the locks, by GPU."""
+        locked: dict[str, int] = {}
+        for name, uuid in self._names.items():
+            if len(locked) == most:
+                break
+            descriptor = _opened(self._folder / re.sub(r"[^-\w.:]", "_", uuid))
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locked[name] = descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+        return locked
+
+
+def _released(locked: Mapping[str, int]) -> int:
+    """Release locks, and return their number."""
+    for descriptor in locked.values():
+        os.close(descriptor)
+    return len(locked)
 
 
 def _opened(file: Path) -> int:

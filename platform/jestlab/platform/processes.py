@@ -239,11 +239,11 @@ def adopt_orphans() -> None:
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def reap_orphans(but: int) -> None:
-    """Reap children that have ended, such as adopted orphans, up to the first that is `but`."""
+def reap_orphans(but: Collection[int]) -> None:
+    """Reap children that have ended, such as adopted orphans, up to the first one in `but`."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-            if ended.si_pid == but:
+            if ended.si_pid in but:
                 return
             os.waitpid(ended.si_pid, 0)
 

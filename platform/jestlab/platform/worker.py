@@ -9,8 +9,9 @@ FAILED and would fail again; 75: the attempt was revoked, or the store is unavai
 still running at its time limit; 143: the worker was asked to stop, by SIGTERM, by SIGINT, by its user through
 the store, or because its time limit (`JESTLAB_TIME_LIMIT`) was near.
 
-If several processes compute one run together (`JAX_PROCESS_ID`), the first is the worker. The others assist
-it and write no results.
+If several machines compute one run together (`JAX_PROCESS_ID`), the first one's process is the worker. The
+others assist it and write no results. If one of them fails, it ends the attempt; when the attempt has ended,
+all of them end.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
-from jestlab.models.processes import launched_first
+from jestlab.models.processes import launched_first, place
 from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import Tracker
 from jestlab.platform import logs, programs
@@ -59,7 +60,7 @@ from jestlab.platform.processes import (
     own_age,
     still_there,
 )
-from jestlab.platform.programs import failures
+from jestlab.platform.programs import failures, ranks
 from jestlab.platform.programs.command_run import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
 from jestlab.platform.programs.shipped import ShippedCode
@@ -67,6 +68,7 @@ from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.resources import stop_early_seconds
 from jestlab.platform.spec.schema import Record
 from jestlab.platform.store import claims, leases, provenance
+from jestlab.platform.store.assistant import AssistedAttempt
 from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
 from jestlab.platform.store.provenance import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord, RunState
@@ -181,15 +183,18 @@ def _run(options: argparse.Namespace, stop: Stop, clock: PhaseClock) -> int:
         return EXIT_COMPLETED
     bucket = Bucket(lab.remote) if lab.remote else None
     assists = not launched_first()
+    ranks.set_variables()
     if bucket is not None or logs.COPIED in os.environ:  # a machine of the job's own, where no lab is moved
         lab.root.mkdir(parents=True, exist_ok=True)
     directory = stop.patiently(lambda: lab.make_folder(run.directory))
-    if assists:
-        store.close()  # one connection is enough for a slice's 64 hosts
-        return _assist(lab, options.code.applied(run, lab) if options.code else run, stop)
-    synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
+    synced = SyncedFolder(bucket, run.directory, directory) if bucket and not assists else None
     keeper = synced or LocalFolder()
     with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
+        if assists:
+            code = options.code
+            return _guarded(
+                lambda: _assist(lab, store, code.applied(run, lab) if code else run, options.attempt, stop)
+            )
         code = _guarded(lambda: _attempt(lab, store, run, options.attempt, stop, keeper, clock, options.code))
     if synced and code != EXIT_BUSY:
         synced.show()
@@ -348,7 +353,7 @@ def _outcome(stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, 
         with suppress(OSError):  # the disk may be full
             traceback.print_exc()
         code = EXIT_REFUSED if failures.recurs(error, root) else EXIT_FAILED
-        return code, logs.one_line(f"{type(error).__name__}: {error}")
+        return code, ranks.Ranks(place=place()).title() + logs.one_line(f"{type(error).__name__}: {error}")
     return EXIT_COMPLETED, ""
 
 
@@ -364,24 +369,31 @@ def _wanted(run: RunRecord, studies: Sequence[tuple[str, dict[str, Any]]]) -> pr
     )
 
 
-def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
+def _assist(lab: Lab, store: Store, run: RunRecord, number: int | None, stop: Stop) -> int:
     """Compute together with the run's first process, which has the attempt and writes its results.
 
-    If the first process has nothing to do, or another worker has the run, the others wait for it until JAX
-    times out.
+    Ends soon after the attempt has ended, and ends the attempt if the program fails here.
     """
     if run.state == RunState.COMPLETED or not programs.get(run.program).collective:
         return EXIT_COMPLETED
     if stop.requested():
         return EXIT_STOPPED
     _log_to_standard_error()
-    try:
-        _execute(lab, run, _context(lab, run, Tracker(), stop))
-    except (Interrupted, KeyboardInterrupt):
-        return EXIT_STOPPED
-    finally:
-        _end_descendants()
-    return EXIT_COMPLETED
+    attempt = AssistedAttempt(store, run.fingerprint, number)
+    stop.asked = attempt.stop_requested
+    context = _context(lab, run, Tracker(), stop)
+    if number == 1:  # the first process may have written files already
+        context.resume = None
+    with closing(attempt):
+        try:
+            code, reason = _outcome(stop, lambda: _execute(lab, run, context), lab.root)
+        finally:
+            _end_descendants()
+        if code in (EXIT_FAILED, EXIT_REFUSED):
+            stop.patiently(lambda: attempt.fail(reason, code))
+        elif code == EXIT_COMPLETED:
+            attempt.wait()  # Slurm would end the first process some time after another has ended
+    return code
 
 
 def _context(

@@ -29,6 +29,7 @@ from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
 from jestlab.platform.processes import EXIT_REFUSED
 from jestlab.platform.programs.failures import RETRIED_CODES
+from jestlab.platform.programs.ranks import TASKS
 from jestlab.platform.redaction import PARTS
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import ClaimLimits
@@ -66,6 +67,8 @@ def job_of(
         environment[RECORD] = ",".join(options.record)
     if options.retry_exit_codes:
         environment[RETRIED_CODES] = ",".join(map(str, options.retry_exit_codes))
+    if options.tasks_per_node > 1:
+        environment[TASKS] = str(options.tasks_per_node)
     if options.time_seconds is not None:
         environment[processes.TIME_LIMIT] = str(options.time_seconds)
     number = ("--attempt", str(key.attempt)) if claimed else ()

@@ -83,6 +83,7 @@ class ControllerOptions(LaunchOptions):
     Attributes:
         lease_seconds: Seconds without a heartbeat after which a worker or a launcher counts as lost.
         retry_exit_codes: Exit codes after which a command is always retried.
+        tasks_per_node: Number of processes of a command on each of its machines.
         time_seconds: Time limit of each job; None for no limit.
         at_once: Kill runs that have to stop, instead of giving them time to save a checkpoint.
         launches: Start runs; if False, only wait for live attempts or stop them.
@@ -95,6 +96,7 @@ class ControllerOptions(LaunchOptions):
     retries: int = 2
     lease_seconds: float = 90.0
     retry_exit_codes: tuple[int, ...] = ()
+    tasks_per_node: int = 1
     time_seconds: int | None = None
     at_once: bool = False
     launches: bool = True

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import select
 
@@ -38,11 +39,12 @@ from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
+from jestlab.platform.planning.suitable import check_resources
 from jestlab.platform.planning.survey import open_readonly
 from jestlab.platform.planning.unreported import unreported
 from jestlab.platform.spec.expand import replaced_values
 from jestlab.platform.spec.load import load_stored
-from jestlab.platform.spec.resources import runs_here
+from jestlab.platform.spec.resources import Resources, runs_here
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
@@ -132,13 +134,8 @@ def render(
         raise UserError(f"local runs have no manifests: {_USE_CLUSTER}")
     executor = executors.get(place, resources, settings, lab)
     shipping = Shipping(lab, resources.code, listener.note)
-    given = ControllerOptions(
-        on=place,
-        time_seconds=resources.time_seconds,
-        retry_exit_codes=resources.retry_exit_codes,
-        record=settings.record,
-        code=shipping.arguments(plan.runs),
-    )
+    more = {"on": place, "record": settings.record, "code": shipping.arguments(plan.runs)}
+    given = _completed(options, resources, more)
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}
     for run in plan.runs:
@@ -151,7 +148,7 @@ def render(
         path = folder / f"{job.name}.{suffix}"
         write_whole(path, text.encode())
         written[run.fingerprint] = path
-    if executor.shares_folders:
+    if all(path.suffix == ".sbatch" for path in written.values()):
         lab.root.mkdir(parents=True, exist_ok=True)
         for run in plan.runs:
             lab.make_folder(run.directory)  # for the log, which Slurm opens
@@ -178,21 +175,25 @@ submit() { id=$(sbatch --parsable --kill-on-invalid-dep=yes "$@"); id=${id%%;*};
 def _submit_script(plan: Plan, scripts: Mapping[str, Path]) -> str:
     """Return a script that submits the batch scripts (fingerprint → file), dependencies first."""
     text = _SUBMIT
-    for number, run in enumerate(plan.runs):
-        jobs = [f"$job{plan.fingerprints.index(need)}" for need in run.needs.values() if need in scripts]
+    for run in plan.runs:
+        jobs = [f"$job_{need[:16]}" for need in run.needs.values() if need in scripts]
         after = f'"--dependency=afterok:{":".join(jobs)}" ' if jobs else ""
-        text += f"submit {after}{scripts[run.fingerprint].name}; job{number}=$id\n"
+        text += f"submit {after}{scripts[run.fingerprint].name}; job_{run.fingerprint[:16]}=$id\n"
     return text
 
 
 def plan_study(lab: Lab, study: StudySpec, options: RetryOptions) -> Plan:
     """Plan a study for the executor that its runs will use; UserError if the study is invalid."""
-    is_here = runs_here(study.resources.executor(options.on, Settings.find().on))
+    place = study.resources.executor(options.on, Settings.find().on)
+    is_here = runs_here(place)
     timings = Timings()
     if matches_seconds(study):  # otherwise don't open the store: `--render` works without it
         with open_readonly(lab) as store:
             timings = Timings.read(store, study)
-    return planning.plan(study, placement="local" if is_here else "remote", timings=timings)
+    made = planning.plan(study, placement="local" if is_here else "remote", timings=timings)
+    # `--on local` tries a study of a cluster on this machine alone.
+    check_resources(made, None if options.on == "local" else place)
+    return made
 
 
 @contextmanager
@@ -410,17 +411,8 @@ def _prepare(
     _check_store(lab, executor)
     if is_first:  # later rounds wait until the executor is available again
         executor.check()
-    retries = resources.retries if options.retries is None else options.retries
-    completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}
-    given = ControllerOptions(
-        **dict(options) | completed,
-        lease_seconds=resources.lease_seconds,
-        retry_exit_codes=resources.retry_exit_codes,
-        time_seconds=resources.time_seconds,
-        record=settings.record,
-        code=shipping.arguments(runs),
-        since=since,
-    )
+    more = {"on": name, "record": settings.record, "code": shipping.arguments(runs), "since": since}
+    given = _completed(options, resources, more)
     # For attempts of earlier launches.
     others = functools.cache(lambda other: executors.get(other, None, settings, lab))
 
@@ -439,6 +431,15 @@ def _prepare(
             )  # fmt: skip
 
     return launch_recorded
+
+
+def _completed(options: RetryOptions, resources: Resources, more: Mapping[str, Any]) -> ControllerOptions:
+    """Complete a user's options from a study's resources, and add `more`."""
+    shared = ("lease_seconds", "retry_exit_codes", "tasks_per_node", "time_seconds")
+    given = dict(options) | {name: getattr(resources, name) for name in shared}
+    given |= {"parallel": options.parallel or resources.parallel}
+    given |= {"retries": resources.retries if options.retries is None else options.retries}
+    return ControllerOptions(**given | dict(more))
 
 
 def _completed_outcome(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:

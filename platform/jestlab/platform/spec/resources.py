@@ -47,10 +47,17 @@ def runs_here(name: ExecutorName | None) -> bool:
     Raises:
         UserError: A custom executor can't be imported.
     """
-    if name is None or name in EXECUTORS:
-        return name == "local"
+    return name == "local" if name is None or name in EXECUTORS else attribute(name, "here")
+
+
+def attribute(name: ExecutorName, attribute: str) -> bool:
+    """Return a Boolean attribute of the class of a custom executor; False if it has none.
+
+    Raises:
+        UserError: The executor can't be imported.
+    """
     try:
-        return bool(getattr(extensions.load("executor", name), "here", False))
+        return bool(getattr(extensions.load("executor", name), attribute, False))
     except ValueError as error:
         raise UserError(str(error)) from None
 
@@ -288,7 +295,8 @@ class Resources(BaseModel):
         threads: Number of CPU threads of a run on each of its machines.
         memory_gb: Memory limit of a run on each of its machines in GB; null for no limit.
         gpus: Number of GPUs of a run on each of its machines. On this machine, runs don't share GPUs.
-        nodes: Number of machines that compute a run together, one process on each.
+        nodes: Number of machines that compute a run together. Each executes the program.
+        tasks_per_node: Number of processes of a command on each machine, with variables such as `RANK`.
         time: Time limit of each job, as in `4h`, `90m` or `2-12:00:00`. The run saves a checkpoint before the
             limit, and resumes in a new job. Null for the cluster's limit, and on this machine for no limit.
         retries: Number of further attempts after a run fails. Attempts that end because machines were taken
@@ -314,6 +322,7 @@ class Resources(BaseModel):
     memory_gb: PositiveFloat | None = None
     gpus: NonNegativeInt = 0
     nodes: PositiveInt = 1
+    tasks_per_node: PositiveInt = 1
     time: Annotated[str, checked(parse_duration)] | None = None
     retries: NonNegativeInt = 2
     retry_exit_codes: Annotated[tuple[Annotated[int, Field(ge=1, le=255)], ...], BeforeValidator(listed)] = ()
@@ -333,6 +342,11 @@ class Resources(BaseModel):
     def machines(self) -> Nodes:
         """Machines of each run, and their chips."""
         return self.slice or Nodes(self.nodes, self.gpus)
+
+    @property
+    def threads_per_task(self) -> int:
+        """CPU threads of each process on a machine."""
+        return max(self.threads // self.tasks_per_node, 1)
 
     @property
     def time_seconds(self) -> int | None:
@@ -374,6 +388,8 @@ class Resources(BaseModel):
     def _is_possible(self) -> Resources:
         if self.tpu is not None and (self.gpus or self.nodes > 1):
             raise ValueError(f"`gpus` and `nodes` can't be combined with `tpu: {self.tpu}`: leave them out")
+        if self.tpu is not None and self.tasks_per_node > 1:
+            raise ValueError(f"`tasks_per_node` can't be combined with `tpu: {self.tpu}`: leave it out")
         if self.options and self.on in EXECUTORS:
             raise ValueError(f"{self.on} is not a custom executor: leave out `options`")
         if self.on is not None and (problem := self.unsuitable_for(self.on)):

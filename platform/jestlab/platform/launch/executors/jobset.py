@@ -164,7 +164,7 @@ def _present(**parts: Any) -> dict[str, Any]:
 def _variables(job: Job, resources: Resources, settings: KubernetesSettings) -> list[dict[str, Any]]:
     machines = resources.machines
     # Without chips, the run computes on CPUs: use only those that the pod requests, not all of its node.
-    values = {} if machines.chips else threads_environment(resources.threads)
+    values = {} if machines.chips else threads_environment(resources.threads_per_task)
     values |= public_variables(job)
     secret, _, key = (settings.store_secret or "").partition("/")
     references: dict[str, Any] = {STORE: {"secretKeyRef": {"name": secret, "key": key}}}

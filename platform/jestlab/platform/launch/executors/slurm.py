@@ -170,7 +170,7 @@ class SlurmExecutor(Executor):
 
     def _submit(self, jobs: Sequence[Job], resources: Resources) -> dict[JobKey, LaunchedJob]:
         """Submit jobs as one batch. If Slurm's answer is lost, look for them before submitting them again."""
-        inherited = {**passed_on(), **worker_environment(resources.threads, self._lab)}
+        inherited = {**passed_on(), **worker_environment(resources.threads_per_task, self._lab)}
         inherited = {name: value for name, value in inherited.items() if name not in _NOT_PASSED_ON}
         batch = self._batches.write([_with_variables(job, inherited) for job in jobs])
         folder = self._batches.folder(batch)
@@ -209,7 +209,7 @@ class SlurmExecutor(Executor):
         """Return a batch script that users can submit with `sbatch`."""
         resources = self._required_resources()
         folder = self._batches.folder(batch_of([job.key]))
-        job = _with_variables(job, worker_environment(resources.threads, self._lab))
+        job = _with_variables(job, worker_environment(resources.threads_per_task, self._lab))
         return script_by_hand(job, folder, resources, self._options)
 
     # ---- finding

@@ -8,8 +8,8 @@ batch. A batch has a folder `slurm/BATCH` in the lab, which only its owner can r
     N.end          exit code of task N, and the id of its job
     N.out          Slurm's output file of task N
 
-The script runs one process per node. If there are several nodes, `srun` starts the processes and gives each
-its number in a variable of JAX. The script forwards requests to stop: SIGTERM, and SIGUSR1, which Slurm sends
+The script runs one worker per node. If there are several nodes, `srun` starts the workers and gives each its
+number in a variable of JAX. The script forwards requests to stop: SIGTERM, and SIGUSR1, which Slurm sends
 before the time limit. Slurm must not requeue the jobs, because the store records one attempt per job.
 """
 
@@ -32,7 +32,8 @@ from jestlab.platform.spec.resources import Resources, SlurmOptions, stop_early_
 from jestlab.platform.store.address import STORE
 
 _WAIT_SECONDS = 300
-"""How long other processes may continue after one has ended (`srun --wait`): they may be saving."""
+"""Time after which `srun --wait` ends the other processes once one has ended. Workers end each other sooner:
+those of the other nodes wait for the first one, and end within seconds after it (`store.assistant`)."""
 
 _SCRIPT = """\
 #!/bin/bash
