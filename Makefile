@@ -70,6 +70,7 @@ faults: install  ## inject faults into real launches, and report what was lost
 	$(BIN)/python tests/faults/campaign.py --faults 300
 	$(BIN)/python tests/faults/slurm_campaign.py --faults 60
 	$(BIN)/python tests/faults/kubernetes_campaign.py --faults 60
+	$(BIN)/python tests/faults/shared_campaign.py --faults 60
 
 SECONDS ?= 60
 

@@ -42,8 +42,12 @@ NOT_RUN = {
     "how-to/container.md": {
         "docker build --build-arg ACCELERATOR=tpu --tag europe-docker.pkg.dev/lab/jestlab .": _DOCKER,
         "docker build --secret id=machine,src=index.env \\": _DOCKER,
+        "docker build --file torch.Dockerfile --tag europe-docker.pkg.dev/lab/torch .": _DOCKER,
     },
-    "how-to/kubernetes.md": {"jestlab launch pod.yaml": "needs a Kubernetes cluster"},
+    "how-to/kubernetes.md": {
+        "jestlab launch pod.yaml": "needs a Kubernetes cluster",
+        "jestlab launch fit.yaml": "needs a Kubernetes cluster: see test_kubernetes_code.py",
+    },
     "how-to/postgresql.md": {
         "createdb results": _DATABASE,
         "jestlab db backup before.db": _DATABASE,

@@ -10,10 +10,12 @@ layers of dependencies are kept. Jobs run from inside the image's files by chroo
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,20 @@ ROOT = Path(__file__).resolve().parents[2]
 NEEDS = ("buildah", "debootstrap", "unshare")
 MISSING = "there is no image here (make cluster-image)"
 """Why tests of the container are skipped."""
+
+TORCH = (
+    "torch",
+    "torchgen",
+    "functorch",
+    "nvidia",
+    "triton",
+    "cuda",
+    "sympy",
+    "mpmath",
+    "networkx",
+    "fsspec",
+)
+"""Folders of packages that PyTorch consists of and imports."""
 
 _SCRIPT = Path(__file__).with_name("image.sh")
 
@@ -91,8 +107,34 @@ def image() -> Built:
     return build()
 
 
-def build() -> Built:
+def image_for_commands() -> Built:
+    """Return the image of docs/how-to/container.md for PyTorch commands, without PyTorch.
+
+    Its wheels take gigabytes. Mount the packages of this checkout: see `TORCH`.
+
+    Raises:
+        NoImage: As for `image`.
+    """
+    if not (_folder() / "made").exists():
+        raise NoImage(MISSING)
+    page = (ROOT / "docs" / "how-to" / "container.md").read_text(encoding="utf-8")
+    recipe = re.search(r"```dockerfile\n(.*?)```", page, re.DOTALL)
+    assert recipe is not None
+    with tempfile.TemporaryDirectory() as source:
+        Path(source, "torch.Dockerfile").write_text(recipe[1])
+        words = ["-m", "hatchling", "build", "--target", "wheel", "--directory", f"{source}/dist"]
+        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
+        return build("commands", _digest_of_inputs() + recipe[1], Path(source), "torch.Dockerfile")
+
+
+def build(kind: str = "", wanted: str | None = None, source: Path = ROOT, *recipe: str) -> Built:
     """Build the image of this checkout, unless it is there; whoever else builds one is waited for.
+
+    Args:
+        kind: Part of the name of another image than the worker's.
+        wanted: Text that changes with what the image is built from; None for the worker's.
+        source: Folder that it is built in.
+        recipe: Its Dockerfile in that folder; none for the worker's.
 
     Raises:
         NoImage: A program is missing, or the user is not root.
@@ -105,13 +147,15 @@ def build() -> Built:
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     # Checkouts share the layers of dependencies; each has one tree, so that editing does not fill the disk.
-    name = f"jestlab-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:12]}"
+    name = f"jestlab{kind}-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:12]}"
     made = folder / name
-    wanted = _digest_of_inputs()
+    wanted = _digest_of_inputs() if wanted is None else wanted
     with FileLock(folder / "lock"):
         if not (made / "inputs").exists() or (made / "inputs").read_text() != wanted:
             own_mounts = ["unshare", "--mount", "--propagation", "private"]
-            subprocess.run([*own_mounts, _SCRIPT, folder, ROOT, name], stdin=subprocess.DEVNULL, check=True)
+            command: list[str | Path] = [*own_mounts, _SCRIPT, folder, source, name, *recipe]
+            environment = {**os.environ, "TORCH": "numpy"}  # instead of PyTorch
+            subprocess.run(command, stdin=subprocess.DEVNULL, check=True, env=environment)
             (made / "inputs").write_text(wanted)
             (folder / "made").touch()
     inspected: dict[str, Any] = json.loads((made / "inspected.json").read_text())

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Build the base of the container, once, and the container from it: image.sh FOLDER SOURCE NAME
+# Build the base of the container, once, and the container from it: image.sh FOLDER SOURCE NAME [RECIPE]
 #
+# With RECIPE, a Dockerfile in SOURCE, it builds this one, as a reader of docs/how-to/container.md does.
 # Needs root, buildah and debootstrap, no daemon and no registry. It runs in a mount namespace of its own
 # (`unshare --mount`), so that no mount outlives it. In FOLDER are buildah's storage, the base, and under NAME:
 # digest, of the image; inspected.json, what buildah says of it; tree, its files.
@@ -55,10 +56,19 @@ stage() {
     --secret "id=machine,src=$secrets/machine" --secret "id=certificates,src=$secrets/certificates" \
     --build-arg "BASE=$base" --build-arg "ACCELERATOR=${ACCELERATOR:-cpu}" "$@" "$source" >/dev/null
 }
-# Stages that sources do not change are named, so that they are kept when what has no name is removed.
-stage --target dependencies --tag localhost/jestlab-dependencies
-stage --target system --tag localhost/jestlab-system
-stage --tag "localhost/$name"
+if test -n "${4:-}"; then
+  # A reader's recipe has no secrets: pip finds this machine's authorities and index in files.
+  { echo "[global]"; echo "cert = /etc/ssl/certs/ca-certificates.crt"; } >"$secrets/pip.conf"
+  sed -n "s/^PIP_\(INDEX_URL\|EXTRA_INDEX_URL\|TRUSTED_HOST\)='\(.*\)'$/\1 = \2/p" "$secrets/machine" |
+    tr 'A-Z_' 'a-z-' >>"$secrets/pip.conf"
+  stage --file "$source/$4" --build-arg "TORCH=$TORCH" --volume "$secrets/pip.conf:/etc/pip.conf:ro" \
+    --volume "$secrets/certificates:/etc/ssl/certs/ca-certificates.crt:ro" --tag "localhost/$name"
+else
+  # Stages that sources do not change are named, so that they are kept when what has no name is removed.
+  stage --target dependencies --tag localhost/jestlab-dependencies
+  stage --target system --tag localhost/jestlab-system
+  stage --tag "localhost/$name"
+fi
 
 new=$folder/$name.new
 rm -rf "$new" && mkdir "$new"

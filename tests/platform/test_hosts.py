@@ -5,13 +5,18 @@ import sqlite3
 
 import plans_support as plans
 import pytest
+from sqlalchemy import select
 from tests.cluster.ports import free_port
 from tests.models.conftest import TINY
+from tests.waiting import wait_until
 from workers_support import Worker, recorded
 
 from jestlab.models.config import TrainConfig
 from jestlab.platform import processes, programs
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.tables import RunRow
 
 
 def host(lab, run, number, port):
@@ -52,11 +57,45 @@ def test_two_hosts_make_one_attempt(root):
 def test_a_process_that_assists_writes_nothing(root):
     lab = Lab.find(root)
     run = plans.run("run", "toy_programs:loop", {"seed": 0, "steps": 3})
-    recorded(lab, run)
+    store = recorded(lab, run)
+    plans.claimed(store, run)
     assistant = host(lab, run, 1, 1)
-    _, said = assistant.communicate(timeout=120)
+    wait_until(lambda: (lab.root / run.directory / "state.json").exists())
+    assert assistant.poll() is None  # it waits for the first process
+    assert [(lease.number, lease.state) for lease in leases_of(store, run)] == [(1, RunState.PENDING)]
+    [lease] = leases_of(store, run)
+    leases.end_all(store, [leases.Ending(run.fingerprint, lease.id, RunState.COMPLETED, "")])
+    _, said = assistant.communicate(timeout=60)
     assert assistant.returncode == processes.EXIT_COMPLETED, said
-    assert (lab.root / run.directory / "state.json").exists()
-    store = sqlite3.connect(lab.root / "results.db")
-    assert store.execute("SELECT count(*) FROM attempt").fetchall() == [(0,)]
-    assert store.execute("SELECT state FROM run").fetchall() == [("PENDING",)]
+    assert store.rows(select(RunRow.step))[0].step == 0
+
+
+def test_a_process_that_fails_ends_the_attempt(root):
+    lab = Lab.find(root)
+    run = plans.run("run", "command", {"seed": 0, "command": ["sh", "-c", "echo no more data; exit 3"]})
+    store = recorded(lab, run)
+    plans.claimed(store, run)
+    _, said = host(lab, run, 1, 1).communicate(timeout=60)
+    [lease] = leases_of(store, run)
+    assert lease.state == RunState.FAILED, said
+    reason = store.reasons([run.fingerprint])[run.fingerprint]
+    assert reason.startswith("rank 1 on ")
+    assert reason.endswith(": exit code 3: no more data")
+
+
+def test_a_silent_command_ends_with_its_attempt(root):
+    lab = Lab.find(root)
+    run = plans.run("run", "command", {"seed": 0, "command": ["sleep", "600"]})
+    store = recorded(lab, run)
+    plans.claimed(store, run)
+    hosts = [host(lab, run, number, 1) for number in (0, 1)]
+    wait_until(lambda: [lease.state for lease in leases_of(store, run)] == [RunState.RUNNING])
+    [lease] = leases_of(store, run)
+    leases.end_all(store, [leases.Ending(run.fingerprint, lease.id, RunState.FAILED, "another node")])
+    codes = [process.wait(60) for process in hosts]
+    assert codes == [processes.EXIT_BUSY, processes.EXIT_STOPPED]
+
+
+def leases_of(store, run):
+    with store.reading() as connection:
+        return leases.attempts(connection, RunRow.fingerprint == run.fingerprint)

@@ -17,6 +17,7 @@ visible late elsewhere: readers then see an older state of the store, and writer
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import hashlib
 import json
@@ -189,11 +190,13 @@ class LocalCopy:
         self._forget_other_store()
         with closing(connected(self.file)) as connection:
             number = number_of(connection)
-            if not self.path(number + 1).parent.is_dir():
-                number = self._load_base(connection, number)
-            while applied := self._apply(connection, number):
-                number += applied
-            return number
+            while True:
+                while applied := self._apply(connection, number):
+                    number += applied
+                # The next transaction isn't published yet, or it was deleted.
+                if (newer := self._load_base(connection, number)) == number:
+                    return number
+                number = newer
 
     def _forget_other_store(self) -> None:
         """Delete the copy if it is one of another store that had the same path."""
@@ -285,8 +288,13 @@ def read(path: Path) -> bytes | None:
         return None
     finally:
         os.close(folder)
-    with os.fdopen(descriptor, "rb") as stream:
-        return stream.read()
+    try:
+        with os.fdopen(descriptor, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        if error.errno == errno.ESTALE:  # another NFS client has deleted it since it was opened
+            return None
+        raise
 
 
 def scratch() -> Path:

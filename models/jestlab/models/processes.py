@@ -5,10 +5,40 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from typing import NamedTuple
 
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 _EXPECTED = "JESTLAB_PROCESSES"
 """Expected number of processes, set by launchers that leave it to JAX to find them."""
+
+
+class Place(NamedTuple):
+    """Place of this process among the processes of its run, one on each machine.
+
+    Attributes:
+        number: Number of this process, from 0.
+        size: Number of processes.
+        address: Name or IP address of the first one's machine.
+        port: Port for their use on that machine; 0 if there are no others.
+    """
+
+    number: int = 0
+    size: int = 1
+    address: str = "127.0.0.1"
+    port: int = 0
+
+
+def place() -> Place:
+    """Return the place of this process; that of an only one if the launcher leaves it to JAX.
+
+    Raises:
+        ValueError: Only some of the variables are set.
+    """
+    if not launched_with_others() or _VARIABLES[0] not in os.environ:
+        return Place()
+    address, count, number = (os.environ[name] for name in _VARIABLES)
+    host, _, port = address.rpartition(":")
+    return Place(int(number), int(count), host, int(port))
 
 
 def launched_with_others() -> bool:

@@ -10,13 +10,17 @@
             break                             # save first; the next attempt finds the files in run.resume
     run.evaluation(step, scores={"digits/accuracy": 0.97})
 
-Started by hand, without jestlab, the same script prints its reports instead. This module uses only the
+Started by hand, without jestlab, the same script prints its reports instead. If several processes run the
+script (`resources: {nodes: 2, tasks_per_node: 4}`, torchrun), only the one with RANK 0 reports. In the
+others, reports have no effect, and everything else works the same. Ranks may notice at different steps that
+they must stop: agree on it, for example by an all-reduce of `run.stop_requested()`. This module uses only the
 standard library and runs on Python 3.9 and later. The environment of a command doesn't need jestlab: jestlab
 puts a folder with this file at the end of the command's PYTHONPATH.
 
 The protocol, for other languages: one JSON message per line, in UTF-8, at most 1 MiB, written to the path in
 JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Several processes can write at the
-same time: lines up to 4,096 bytes are written atomically. Any other line fails the run. The messages are:
+same time: lines up to 4,096 bytes are written atomically. Any other line fails the run. If the environment
+contains RANK and it isn't 0, write nothing. The messages are:
 
     {"type": "log", "step": 10, "metrics": {"loss": 0.5}}         null or NaN: not a number
     {"type": "evaluation", "step": 10, "scores": {"toy/top1": 0.9}}
@@ -28,7 +32,8 @@ same time: lines up to 4,096 bytes are written atomically. Any other line fails 
     {"type": "flush", "id": 7}                                    answered by "flushed" when all is durable
 
 Answers are JSON lines as well. One process reads them from the path in JESTLAB_REPLIES: {"type": "flushed",
-"id": 7}, and {"type": "stop"} just before SIGTERM, when the run must stop. A writer that is faster than the
+"id": 7}, and {"type": "stop"} just before SIGTERM, when the run must stop. Other processes only get SIGTERM.
+A writer that is faster than the
 store blocks. Messages written before the command ends are never lost. A second report at the same step
 replaces the first. A later attempt replaces the reports of earlier attempts after the step from which it
 resumed. Its first message states that step if it is progress. If values come first, the attempt started from
@@ -227,6 +232,7 @@ class ScriptRun(Reporter):
             killed before it saved a checkpoint: check that the files exist.
         config: The whole config, including `seed`.
         needs: Role → folder of the dependency.
+        is_first: Whether this process reports: the only one, or that with RANK 0.
     """
 
     seed: int
@@ -234,6 +240,7 @@ class ScriptRun(Reporter):
     resume: Path | None
     config: dict[str, Any]
     needs: dict[str, Path]
+    is_first: bool = True
     _inner_seconds: float = field(default=0.0, init=False)  # of phases nested in the current one
 
     @contextlib.contextmanager
@@ -272,6 +279,8 @@ class ScriptRun(Reporter):
 
     def _send(self, message: dict[str, Any]) -> None:
         """Print a message of the protocol."""
+        if not self.is_first:
+            return
         values = {key: value for key, value in message.items() if key not in ("type", "metrics", "scores")}
         values |= message.get("metrics", {}) | message.get("scores", {})
         text = ", ".join(f"{name} {value}" for name, value in values.items())
@@ -298,6 +307,8 @@ class _Reporting(ScriptRun):
         self._reading = threading.RLock()  # reentrant for signal handlers
 
     def flush(self) -> None:
+        if not self.is_first:
+            return
         with self._reading:
             self._flush_id += 1
             flush_id = self._flush_id
@@ -316,8 +327,9 @@ class _Reporting(ScriptRun):
             main = threading.current_thread() is threading.main_thread()
             if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
                 signal.signal(signal.SIGTERM, self._on_signal)
-        with self._reading, contextlib.suppress(BlockingIOError):
-            self._read()
+        if self.is_first:  # an answer is read by one process only; the others get SIGTERM
+            with self._reading, contextlib.suppress(BlockingIOError):
+                self._read()
         return self._stop
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -335,6 +347,8 @@ class _Reporting(ScriptRun):
         return bool(block)
 
     def _send(self, message: dict[str, Any]) -> None:
+        if not self.is_first:
+            return
         left = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         with self._writing:
             while left:
@@ -344,12 +358,15 @@ class _Reporting(ScriptRun):
 def run() -> ScriptRun:
     """Return the run of this process; without jestlab, one that prints its reports.
 
+    In a process with another RANK than 0, reports have no effect.
+
     Raises:
         ConnectionError: The worker that started this has ended.
     """
     environ = os.environ
+    is_first = environ.get("RANK", "0") == "0"
     if "JESTLAB_REPORTS" not in environ:
-        return ScriptRun(0, Path.cwd(), None, {}, {})
+        return ScriptRun(0, Path.cwd(), None, {}, {}, is_first)
     needs = json.loads(environ["JESTLAB_NEEDS"])
     try:
         return _Reporting(
@@ -360,6 +377,7 @@ def run() -> ScriptRun:
             resume=Path(environ["JESTLAB_RESUME"]) if environ["JESTLAB_RESUME"] else None,
             config=json.loads(Path(environ["JESTLAB_RUN_CONFIG"]).read_text(encoding="utf-8")),
             needs={role: Path(folder) for role, folder in needs.items()},
+            is_first=is_first,
         )
     except FileNotFoundError as error:
         raise ConnectionError(f"jestlab's worker has ended: {error}") from None

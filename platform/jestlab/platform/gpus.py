@@ -1,8 +1,11 @@
-"""GPUs of this machine: assign different GPUs to each job, across all launchers and labs of a user.
+"""GPUs of this machine: assign different GPUs to each job, across all launchers, labs, and users.
 
-A job reserves a GPU by locking the GPU's file in a folder of this machine and user. The job's process
-inherits the open file. So the kernel keeps the lock while any process of the job runs, even if the launcher
-ends, and releases it when the last process ends.
+A job reserves a GPU by locking the GPU's file in a folder of this machine. The job's process inherits the
+open file. So the kernel keeps the lock while any process of the job runs, even if the launcher ends, and
+releases it when the last process ends.
+
+All users can create files in the folder and open those of others, but only for reading, which suffices to
+lock them (flock(2)). So another user can reserve GPUs, and do nothing worse.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from jestlab.models.data.files import own_temporary_folder
 from jestlab.platform.errors import UserError, sentence
 from jestlab.platform.spec.resources import Resources
 
@@ -22,7 +25,10 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 """Environment variable that lists the GPUs that a process may use."""
 
 LOCK_FOLDER = "JESTLAB_DEVICES"
-"""Environment variable with the folder of the locks; the default is a temporary folder."""
+"""Environment variable with the folder of the locks."""
+
+_SHARED_FOLDER = Path("/tmp/jestlab-gpus")
+"""Default folder of the locks. TMPDIR, which may differ between users, has no effect on it."""
 
 _NVIDIA_SMI_SECONDS = 20.0
 
@@ -34,7 +40,7 @@ class LocalGpus:
         """Find the GPUs for jobs that require `resources.gpus` (at least 1) each, without locking any.
 
         Raises:
-            UserError: There are too few GPUs, or another user may control the folder of the locks.
+            UserError: There are too few GPUs, or the folder of the locks can't be used.
         """
         self._count = resources.gpus
         self._names = _names(environment)
@@ -54,12 +60,7 @@ class LocalGpus:
 
     def room(self) -> int:
         """Return the number of further jobs for which enough GPUs are free."""
-        free = 0
-        for name in self._names:
-            if (descriptor := self._lock(name)) is not None:
-                os.close(descriptor)
-                free += 1
-        return free // self._count
+        return _released(self._locked(len(self._names))) // self._count
 
     def take(self) -> dict[str, int] | None:
         """Lock GPUs for one job.
@@ -68,37 +69,67 @@ class LocalGpus:
             Each GPU's name in `CUDA_VISIBLE_DEVICES` → the file descriptor that holds its lock. The job
             must inherit the descriptors; the caller closes them. None if too few GPUs are free.
         """
-        locked: dict[str, int] = {}
-        for name in self._names:
-            if len(locked) < self._count and (descriptor := self._lock(name)) is not None:
-                locked[name] = descriptor
-        if len(locked) == self._count:
+        if len(locked := self._locked(self._count)) == self._count:
             return locked
-        for descriptor in locked.values():
-            os.close(descriptor)
+        _released(locked)
         return None
 
-    def _lock(self, name: str) -> int | None:
-        """Lock a GPU; return the descriptor that holds the lock, or None if another job has locked it."""
-        file = self._folder / re.sub(r"[^-\w.:]", "_", self._names[name])
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        return descriptor
+    def _locked(self, most: int) -> dict[str, int]:
+        """Lock free GPUs, at most so many; return the descriptors that hold the locks, by GPU."""
+        locked: dict[str, int] = {}
+        for name, uuid in self._names.items():
+            if len(locked) == most:
+                break
+            descriptor = _opened(self._folder / re.sub(r"[^-\w.:]", "_", uuid))
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locked[name] = descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+        return locked
+
+
+def _released(locked: Mapping[str, int]) -> int:
+    """Release locks, and return their number."""
+    for descriptor in locked.values():
+        os.close(descriptor)
+    return len(locked)
+
+
+def _opened(file: Path) -> int:
+    """Open a lock's file for reading; create it if it is missing, so that all users can read it.
+
+    Raises:
+        UserError: The file can't be opened, or is a link.
+    """
+    try:
+        while True:
+            # Linux forbids O_CREAT on existing files of others in such folders (fs.protected_regular).
+            with suppress(FileNotFoundError):
+                return os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with suppress(FileExistsError):
+                descriptor = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+                os.fchmod(descriptor, 0o444)  # whatever the umask is
+                return descriptor
+    except OSError as error:
+        raise _unusable(file, error) from None
 
 
 def _folder(environment: Mapping[str, str]) -> Path:
-    """Create and return the folder of the locks."""
-    if given := environment.get(LOCK_FOLDER):
-        Path(given).mkdir(parents=True, exist_ok=True)
-        return Path(given)
+    """Create and return the folder of the locks, in which all users can create files."""
+    folder = Path(environment.get(LOCK_FOLDER) or _SHARED_FOLDER)
     try:
-        return own_temporary_folder("jestlab-devices", LOCK_FOLDER)
+        with suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            folder.chmod(0o1777)  # sticky: only owners can delete their files
     except OSError as error:
-        raise UserError(sentence(error)) from None
+        raise _unusable(folder, error) from None
+    return folder
+
+
+def _unusable(path: Path, error: OSError) -> UserError:
+    reason = sentence(error)
+    return UserError(f"{path} can't be used to reserve GPUs: {reason}: remove it, or set {LOCK_FOLDER}")
 
 
 def _names(environment: Mapping[str, str]) -> dict[str, str]:

@@ -30,6 +30,12 @@ EXIT_REFUSED = 78
 """EX_CONFIG: the run's input is invalid, so another attempt would fail too."""
 EXIT_STOPPED = 128 + signal.SIGTERM
 
+EXIT_LATE = 124
+"""The worker was still running at its time limit, and ended itself."""
+
+TIME_LIMIT = "JESTLAB_TIME_LIMIT"
+"""Environment variable with a worker's time limit in seconds since its start."""
+
 JOB_KEY = "JESTLAB_JOB_TOKEN"
 """Environment variable with the key of a local job. TOKEN in the name makes it count as a secret."""
 
@@ -233,11 +239,11 @@ def adopt_orphans() -> None:
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def reap_orphans(but: int) -> None:
-    """Reap children that have ended, such as adopted orphans, up to the first that is `but`."""
+def reap_orphans(but: Collection[int]) -> None:
+    """Reap children that have ended, such as adopted orphans, up to the first one in `but`."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-            if ended.si_pid == but:
+            if ended.si_pid in but:
                 return
             os.waitpid(ended.si_pid, 0)
 

@@ -5,11 +5,13 @@
 A launcher has claimed the attempt. The worker takes it up, and from then on doesn't depend on the launcher.
 Without a number, as in a job that a user submits by hand, the worker claims an attempt itself.
 Exit codes: 0: the run is COMPLETED; 1: the run FAILED, with the traceback on standard error; 78: the run
-FAILED and would fail again; 75: the attempt was revoked, or the store is unavailable; 143: the worker was
-asked to stop, by SIGTERM, by SIGINT, or by its user through the store.
+FAILED and would fail again; 75: the attempt was revoked, or the store is unavailable; 124: the worker was
+still running at its time limit; 143: the worker was asked to stop, by SIGTERM, by SIGINT, by its user through
+the store, or because its time limit (`JESTLAB_TIME_LIMIT`) was near.
 
-If several processes compute one run together (`JAX_PROCESS_ID`), the first is the worker. The others assist
-it and write no results.
+If several machines compute one run together (`JAX_PROCESS_ID`), the first one's process is the worker. The
+others assist it and write no results. If one of them fails, it ends the attempt; when the attempt has ended,
+all of them end.
 """
 
 from __future__ import annotations
@@ -19,20 +21,23 @@ import functools
 import gc
 import itertools
 import logging
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
-from jestlab.models.processes import launched_first
+from jestlab.models.processes import launched_first, place
 from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import Tracker
 from jestlab.platform import logs, programs
@@ -45,20 +50,25 @@ from jestlab.platform.processes import (
     EXIT_BUSY,
     EXIT_COMPLETED,
     EXIT_FAILED,
+    EXIT_LATE,
     EXIT_REFUSED,
     EXIT_STOPPED,
+    TIME_LIMIT,
     adopt_orphans,
     end_descendants,
     identity,
     own_age,
     still_there,
 )
-from jestlab.platform.programs import failures
+from jestlab.platform.programs import failures, ranks
 from jestlab.platform.programs.command_run import left_behind
 from jestlab.platform.programs.context import Failed, Interrupted, NeededRun, RunContext
+from jestlab.platform.programs.shipped import ShippedCode
 from jestlab.platform.programs.sources import interpreter_of, sources_of
+from jestlab.platform.spec.resources import stop_early_seconds
 from jestlab.platform.spec.schema import Record
 from jestlab.platform.store import claims, leases, provenance
+from jestlab.platform.store.assistant import AssistedAttempt
 from jestlab.platform.store.attempt import ValueRefused, WorkerAttempt
 from jestlab.platform.store.provenance import store_texts
 from jestlab.platform.store.records import AttemptLost, RunRecord, RunState
@@ -75,12 +85,14 @@ STORE_SECONDS = 120.0
 _NOTE_SECONDS = 30.0
 """Time between two messages about the unavailable store."""
 
+_NEAR_LIMIT = "stopped before its time limit"
+
 _copiers: set[int] = set()
 """Processes that copy this one's output, and end with it."""
 
 
 class Stop:
-    """Records that the attempt must stop, and the reason: a signal, or the user's request in the store.
+    """Records that the attempt must stop, and why: a signal, the time, or the user's request in the store.
 
     Attributes:
         reason: Why the attempt must stop; None until then.
@@ -90,11 +102,25 @@ class Stop:
     def __init__(self) -> None:
         self.reason: str | None = None
         self.asked: Callable[[], str | None] = lambda: None
+        self._deadline = math.inf
 
     def requested(self) -> bool:
         """Whether the attempt must stop."""
-        self.reason = self.reason or self.asked()
+        near_limit = _NEAR_LIMIT if time.monotonic() >= self._deadline else None
+        self.reason = self.reason or near_limit or self.asked()
         return self.reason is not None
+
+    def before(self, limit: float) -> None:
+        """Stop early enough to save before a time limit, in seconds since the start of this process.
+
+        At the limit, end this process and all that it has started. This doesn't depend on the launcher, which
+        may have ended.
+        """
+        left = limit - own_age()
+        self._deadline = time.monotonic() + left - stop_early_seconds(limit)
+        late = threading.Timer(left, _end_late)
+        late.daemon = True
+        late.start()
 
     def on_signals(self) -> None:
         """Stop on SIGTERM, SIGINT, and the signals of Slurm's batch scripts.
@@ -102,7 +128,7 @@ class Stop:
         These are SIGUSR1 before the time limit, and SIGUSR2 instead of SIGTERM, at which `srun` would end all
         processes at once.
         """
-        reasons = {signal.SIGUSR1: "stopped before its time limit", signal.SIGUSR2: "stopped by SIGTERM"}
+        reasons = {signal.SIGUSR1: _NEAR_LIMIT, signal.SIGUSR2: "stopped by SIGTERM"}
 
         def stop(number: int, _: FrameType | None) -> None:
             received = signal.Signals(number)
@@ -134,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", required=True, help="folder of the lab, or its address in a bucket")
     parser.add_argument("--run", required=True, help="fingerprint of the run")
     parser.add_argument("--attempt", type=int, help="number of a claimed attempt; by default, claim one")
+    parser.add_argument("--code", type=ShippedCode.model_validate_json, help="shipped code, as JSON")
     options = parser.parse_args(arguments)
     # Tracing creates many objects and little garbage: collecting it took 5% of a small run's start.
     gc.set_threshold(10_000)
@@ -141,26 +168,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clock, stop = PhaseClock(own_age()), Stop()
     stop.on_signals()
     adopt_orphans()
-    return _guarded(lambda: _run(options.root, options.run, options.attempt, stop, clock))
+    if limit := os.environ.pop(TIME_LIMIT, None):  # not for launches by the program
+        stop.before(float(limit))
+    return _guarded(lambda: _run(options, stop, clock))
 
 
-def _run(root: str, fingerprint: str, attempt: int | None, stop: Stop, clock: PhaseClock) -> int:
+def _run(options: argparse.Namespace, stop: Stop, clock: PhaseClock) -> int:
     """Run an attempt, or compute together with the process that has it."""
-    lab = Lab.find(root)
+    lab = Lab.find(options.root)
     store = stop.patiently(lambda: Store.open(lab.store_url, create=False))
-    run = stop.patiently(lambda: store.run(fingerprint))
+    run = stop.patiently(lambda: store.run(options.run))
+    if options.attempt is None and run.state == RunState.COMPLETED:
+        _say(f"jestlab: run {run.fingerprint[:8]} is already completed")
+        return EXIT_COMPLETED
     bucket = Bucket(lab.remote) if lab.remote else None
     assists = not launched_first()
+    ranks.set_variables()
     if bucket is not None or logs.COPIED in os.environ:  # a machine of the job's own, where no lab is moved
         lab.root.mkdir(parents=True, exist_ok=True)
     directory = stop.patiently(lambda: lab.make_folder(run.directory))
-    if assists:
-        store.close()  # one connection is enough for a slice's 64 hosts
-        return _assist(lab, run, stop)
-    synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
+    synced = SyncedFolder(bucket, run.directory, directory) if bucket and not assists else None
     keeper = synced or LocalFolder()
     with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
-        code = _guarded(lambda: _attempt(lab, store, run, attempt, stop, keeper, clock))
+        if assists:
+            code = options.code
+            return _guarded(
+                lambda: _assist(lab, store, code.applied(run, lab) if code else run, options.attempt, stop)
+            )
+        code = _guarded(lambda: _attempt(lab, store, run, options.attempt, stop, keeper, clock, options.code))
     if synced and code != EXIT_BUSY:
         synced.show()
     return code
@@ -173,6 +208,8 @@ def _guarded(work: Callable[[], int]) -> int:
     except (AttemptLost, StoreError) as error:  # not the run's fault, so it is retried
         code, line = EXIT_BUSY, str(error)
     except ValueRefused as error:  # the store has recorded that the run FAILED
+        code, line = EXIT_FAILED, str(error)
+    except Failed as error:
         code, line = EXIT_FAILED, str(error)
     except (UserError, ValueError) as error:
         code, line = EXIT_REFUSED, str(error)
@@ -222,13 +259,22 @@ def _attempt(
     stop: Stop,
     keeper: LocalFolder,
     clock: PhaseClock,
+    code: ShippedCode | None = None,
 ) -> int:
     """Take up the attempt, run its program, and record how it ended."""
     _log_to_standard_error()
+    problem: Exception | None = None
+    if code is not None:
+        try:
+            run = code.applied(run, lab)
+        except Exception as error:  # becomes the reason of the attempt
+            problem = error
     # Read now: the store may be unavailable while the program runs.
     studies = stop.patiently(lambda: store.studies(run.fingerprint))
     parts, wanted = provenance.recorded_parts(), _wanted(run, studies)
     collected, tries = provenance.collect(Path(__file__).parent, parts, wanted), itertools.count()
+    if code is not None:
+        collected = replace(collected, code_commit=code.commit, code_patch=code.changes)
     number = stop.patiently(lambda: _claim(store, run)) if claimed is None else claimed
     attempt = stop.patiently(
         lambda: WorkerAttempt(
@@ -255,6 +301,8 @@ def _attempt(
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
 
     def execute() -> None:
+        if problem is not None:
+            raise problem
         keeper.begin(attempt.number, attempt.flush)
         options: dict[str, Any] = {"upload": keeper.keep, "earlier_seconds": seconds, "clock": clock}
         if studies:
@@ -274,16 +322,16 @@ def _attempt(
         keeper.push(PUSH_SECONDS)  # before the store records that the run completed
 
     try:
-        code, reason = (EXIT_COMPLETED, "") if attempt.ended_before else _outcome(stop, execute, lab.root)
+        status, reason = (EXIT_COMPLETED, "") if attempt.ended_before else _outcome(stop, execute, lab.root)
     finally:
         _end_descendants()
-    if code == EXIT_COMPLETED:
+    if status == EXIT_COMPLETED:
         attempt.complete()
-    elif code == EXIT_STOPPED:
+    elif status == EXIT_STOPPED:
         attempt.interrupt(reason)
     else:
-        attempt.fail(reason, code)
-    return code
+        attempt.fail(reason, status)
+    return status
 
 
 def _outcome(stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:
@@ -305,7 +353,7 @@ def _outcome(stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, 
         with suppress(OSError):  # the disk may be full
             traceback.print_exc()
         code = EXIT_REFUSED if failures.recurs(error, root) else EXIT_FAILED
-        return code, logs.one_line(f"{type(error).__name__}: {error}")
+        return code, ranks.Ranks(place=place()).title() + logs.one_line(f"{type(error).__name__}: {error}")
     return EXIT_COMPLETED, ""
 
 
@@ -321,24 +369,31 @@ def _wanted(run: RunRecord, studies: Sequence[tuple[str, dict[str, Any]]]) -> pr
     )
 
 
-def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
+def _assist(lab: Lab, store: Store, run: RunRecord, number: int | None, stop: Stop) -> int:
     """Compute together with the run's first process, which has the attempt and writes its results.
 
-    If the first process has nothing to do, or another worker has the run, the others wait for it until JAX
-    times out.
+    Ends soon after the attempt has ended, and ends the attempt if the program fails here.
     """
     if run.state == RunState.COMPLETED or not programs.get(run.program).collective:
         return EXIT_COMPLETED
     if stop.requested():
         return EXIT_STOPPED
     _log_to_standard_error()
-    try:
-        _execute(lab, run, _context(lab, run, Tracker(), stop))
-    except (Interrupted, KeyboardInterrupt):
-        return EXIT_STOPPED
-    finally:
-        _end_descendants()
-    return EXIT_COMPLETED
+    attempt = AssistedAttempt(store, run.fingerprint, number)
+    stop.asked = attempt.stop_requested
+    context = _context(lab, run, Tracker(), stop)
+    if number == 1:  # the first process may have written files already
+        context.resume = None
+    with closing(attempt):
+        try:
+            code, reason = _outcome(stop, lambda: _execute(lab, run, context), lab.root)
+        finally:
+            _end_descendants()
+        if code in (EXIT_FAILED, EXIT_REFUSED):
+            stop.patiently(lambda: attempt.fail(reason, code))
+        elif code == EXIT_COMPLETED:
+            attempt.wait()  # Slurm would end the first process some time after another has ended
+    return code
 
 
 def _context(
@@ -381,6 +436,13 @@ def _end_descendants() -> None:
     """End the processes that the program left behind, before the end of the attempt is recorded."""
     if left := end_descendants(but=_copiers):
         _say(f"jestlab: {still_there(left)}")
+
+
+def _end_late() -> None:
+    """End this process at its time limit, because its program didn't stop before."""
+    _say("jestlab: ended at its time limit, because the run did not stop before")
+    _end_descendants()
+    os._exit(EXIT_LATE)
 
 
 def _log_to_standard_error() -> None:

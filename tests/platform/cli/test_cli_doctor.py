@@ -84,17 +84,19 @@ def test_prints_text_and_json_and_fails_with_a_problem(tmp_path):
     [
         (None, (), "", "a disk of this machine, fits SQLite", ""),
         (
-            *("nfs4", (), "", "nfs4, fits a store in the shared folder, not a SQLite file"),
+            *("nfs4", (), "", "nfs4, fits a store in the shared folder, not SQLite"),
             "--store shared",
         ),
         (
             *("s3fs", (LINKS, LOCKS), ""),
-            "s3fs without exclusive hard links and file locks, fits PostgreSQL, not a SQLite file",
+            "s3fs without exclusive hard links and file locks, fits PostgreSQL, not SQLite",
             "--store postgresql://user@host/database",
         ),
         ("s3fs", (LINKS,), "postgresql://host/db", "s3fs without exclusive hard links, fits PostgreSQL", ""),
+        ("nfs4", (), "shared", "nfs4, fits a store in the shared folder", ""),
+        (None, (), "shared", "a disk of this machine, fits SQLite", ""),
     ],
-    ids=["disk", "network", "without links", "PostgreSQL"],
+    ids=["disk", "network", "without links", "PostgreSQL", "shared", "shared on a disk"],
 )
 def test_the_file_system_is_compared_with_the_store(
     tmp_path, monkeypatch, network, missing, url, found, remedy

@@ -206,6 +206,22 @@ def test_keeps_files_of_slurm_jobs_until_they_are_over(lab, store, runs):
     assert there == files | {"names", "names/live", "names/young", "notes.txt"}
 
 
+def test_keeps_shipped_code_until_all_runs_have_ended(lab, store, runs):
+    for name, days in (("old", 3), ("young", 0)):
+        path = lab.root / "code" / f"{name}.tar.gz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"code")
+        make_old(path, days)
+    with store.writing() as connection:
+        connection.execute(update(tables.RunRow).values(state="PENDING"))
+    assert leftovers(lab) == set()
+    with store.writing() as connection:
+        connection.execute(update(tables.RunRow).values(state="FAILED"))
+    assert leftovers(lab) == {"old.tar.gz"}
+    collect(lab)
+    assert [path.name for path in (lab.root / "code").iterdir()] == ["young.tar.gz"]
+
+
 def test_deletes_generated_data_that_no_run_reads(lab, store):
     web = ShapesWeb(examples=64, shard_size=32)
     bench = ShapesBenchmark(classification_examples=8, retrieval_examples=8)

@@ -104,7 +104,7 @@ def test_a_launch_without_a_slurm_cluster_is_one_error_and_writes_nothing(
     assert refused.startswith(f"jestlab: {problem}") and refused.count("\n") == 1
     assert not root.exists()
     jestlab("launch", tmp_path / "toy.yaml", "--on", "slurm", "--render", tmp_path / "jobs")
-    assert len(list((tmp_path / "jobs").iterdir())) == 3
+    assert len(list((tmp_path / "jobs").glob("*.sbatch"))) == 3
 
 
 def test_a_completed_study_needs_no_executor(root, store, tmp_path, monkeypatch, jestlab):

@@ -75,6 +75,13 @@ def requeued(reason: str = "") -> JobStatus:
     return JobStatus(JobState.QUEUED, reason, requeued=True)
 
 
+def test_a_run_that_makes_no_progress_between_time_limits_fails_and_names_the_key():
+    reason = "stopped before its time limit"
+    stuck = replace(preempted(fruitless=10), reason=reason)
+    failed = SetState(RunState.FAILED, f"{reason}: 10 attempts without progress: increase `resources.time`")
+    assert decide(stuck, seen(), RULES) == failed
+
+
 def skipped(reason: str) -> SetState:
     return SetState(SKIPPED, reason)
 

@@ -4,6 +4,7 @@ Two machines are two folders for copies. That it stores and reads everything as 
 the variants `shared` of the other tests of the store.
 """
 
+import errno
 import json
 import os
 import signal
@@ -114,19 +115,71 @@ def test_a_writer_that_paused_until_others_took_over_changes_nothing(machines):
     assert here.names() == there.names() == ["a", "b", "c"]
 
 
-def test_a_repeated_request_whose_first_answer_was_lost_is_one_transaction(machines, monkeypatch):
+@pytest.mark.parametrize("error", [FileExistsError(), OSError(errno.EIO, "Input/output error")])
+def test_a_repeated_request_whose_first_answer_was_lost_is_one_transaction(machines, monkeypatch, error):
     here, there = machines
     here.enter("a")
     link = os.link
 
     def lose_answer(source: Path, target: Path) -> None:
         link(source, target)
-        raise FileExistsError
+        raise error
 
     monkeypatch.setattr(os, "link", lose_answer)
     here.enter("b")
     monkeypatch.undo()
     assert here.names() == there.names() == ["a", "b"]
+
+
+def test_a_published_transaction_does_not_fail_when_the_connection_is_lost_afterwards(machines, monkeypatch):
+    """The caller would write it again."""
+    here, there = machines
+    here.enter("a")
+    link, calls = os.link, list[Path]()
+
+    def lose_connection(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def publish(source: Path, target: Path) -> None:
+        link(source, target)
+        if target.suffix == ".json":
+            calls.append(target)
+            monkeypatch.setattr(os, "fsync", lose_connection)
+            monkeypatch.setattr(Path, "unlink", lose_connection)
+
+    monkeypatch.setattr(os, "link", publish)
+    here.enter("b")
+    monkeypatch.undo()
+    assert len(calls) == 1
+    monkeypatch.setattr(writing, "STALE_SECONDS", 0.05)  # of the lock, which could not be removed either
+    there.enter("c")
+    assert here.names() == there.names() == ["a", "b", "c"]
+
+
+def test_a_lost_connection_is_not_taken_for_a_folder_without_links(machines, monkeypatch):
+    here, _ = machines
+    here.enter("a")
+
+    def fail(source: Path, target: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(target))
+
+    monkeypatch.setattr(os, "link", fail)
+    with pytest.raises(StoreUnreachable, match="Input/output error"):
+        here.enter("b")
+    monkeypatch.undo()
+    assert here.names() == ["a"]
+
+
+def test_a_file_that_another_nfs_client_deletes_while_it_is_read_is_missing(tmp_path, monkeypatch):
+    (tmp_path / "lock").write_text("holder")
+
+    def is_stale(descriptor: int, mode: str) -> object:
+        os.close(descriptor)
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    assert reading.read(tmp_path / "lock") == b"holder"
+    monkeypatch.setattr(os, "fdopen", is_stale)
+    assert reading.read(tmp_path / "lock") is None
 
 
 class _Killer:
@@ -207,6 +260,18 @@ def test_old_transactions_are_deleted_and_a_machine_far_behind_gets_a_whole_copy
     assert len(there.names()) == 41
     assert here.content() == there.content()
     assert [path for path in here.folder.rglob(".*") if path.is_file()] == []
+
+
+def test_a_machine_far_behind_is_not_misled_by_a_folder_that_a_paused_process_made_again(machines, short):
+    here, there = machines
+    there.enter("early")
+    number = max(int(path.stem) for path in (here.folder / "log").rglob("*.json"))
+    for each in range(40):
+        here.enter(f"{each:02}")
+    here.copy().path(number + 1).parent.mkdir()
+    assert there.names() == here.names()
+    there.enter("late")
+    assert here.content() == there.content()
 
 
 def test_a_transaction_with_the_number_of_a_deleted_one_is_refused(machines, short):

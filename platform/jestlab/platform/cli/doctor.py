@@ -18,6 +18,7 @@ import click
 from sqlalchemy import func, select
 
 from jestlab.analysis.connection import SCHEMA
+from jestlab.analysis.shared import is_shared
 from jestlab.analysis.units import duration
 from jestlab.platform.cli.options import examples, lab_json_options
 from jestlab.platform.cli.output import print_json, say
@@ -161,7 +162,7 @@ def _jax(lab: Lab) -> Iterator[CheckResult]:
 
 def _folder(lab: Lab) -> Iterator[CheckResult]:
     place = _nearest_existing(lab.root)
-    if _is_writable(place):
+    if place.is_dir() and os.access(place, os.R_OK | os.W_OK | os.X_OK):
         yield CheckResult("ok", str(lab.root) if place == lab.root else f"{lab.root}, not created yet")
     else:
         yield CheckResult("broken", f"{place} is not a writable folder", "choose another --root")
@@ -169,21 +170,21 @@ def _folder(lab: Lab) -> Iterator[CheckResult]:
 
 def _file_system(lab: Lab) -> Iterator[CheckResult]:
     """Compare the abilities of the lab's file system with the requirements of its store."""
-    place = _nearest_existing(lab.root)
-    if lab.remote is not None or not _is_writable(place):
+    if lab.remote is not None:
         return
-    examined = examine(place)
+    try:
+        examined = examine(_nearest_existing(lab.root))
+    except OSError:  # the check of the folder reports it
+        return
     missing = f" without {' and '.join(examined.missing)}" if examined.missing else ""
     found = f"{examined.network or 'a disk of this machine'}{missing}, fits {_STORES[examined.store]}"
-    is_file = sqlite_file(parse_url(lab.store_url)) is not None
-    if is_file and examined.store != "sqlite":
-        yield CheckResult("warning", f"{found}, not a SQLite file", f"--store {_ADDRESSES[examined.store]}")
-    else:
+    file = sqlite_file(parse_url(lab.store_url))
+    used = "postgresql" if file is None else "shared" if is_shared(file) else "sqlite"
+    if used == "postgresql" or examined.store in ("sqlite", used):
         yield CheckResult("ok", found)
-
-
-def _is_writable(place: Path) -> bool:
-    return place.is_dir() and os.access(place, os.R_OK | os.W_OK | os.X_OK)
+    else:
+        remedy = f"--store {_ADDRESSES[examined.store]}"
+        yield CheckResult("warning", f"{found}, not {_STORES[used]}", remedy)
 
 
 def _bucket(lab: Lab) -> Iterator[CheckResult]:

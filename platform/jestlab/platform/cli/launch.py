@@ -87,7 +87,7 @@ def launch_command(
             raise click.UsageError("--detach can't be combined with --json or --render")
         return _launch_detached(lab, study)
     if render is not None:
-        written = session.render(lab, study, options, render)
+        written = session.render(lab, study, options, render, display(study.name, sys.stderr))
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
         return 0
     listener = display(study.name, sys.stderr if as_json else None)

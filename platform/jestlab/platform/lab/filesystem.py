@@ -48,10 +48,8 @@ def examine(folder: Path) -> FileSystem:
     """
     tests = {CREATION: _creates, LINKS: _links, RENAMES: _renames, SYNC: _syncs, LOCKS: _locks}
     with tempfile.TemporaryDirectory(prefix=".jestlab-doctor-", dir=folder) as name:
-        missing = []
+        place, missing = Path(name), []
         for ability, test in tests.items():
-            place = Path(name, test.__name__)
-            place.mkdir()
             (place / "one").write_text("one")
             (place / "two").write_text("two")
             with suppress(OSError):  # the operation isn't supported

@@ -1,8 +1,8 @@
 """Find and delete unreferenced files: runs without an experiment, and leftovers of killed processes.
 
 A run is kept if it belongs to an experiment, is tagged `keep`, hasn't ended, or is a dependency of a kept
-run. A generated dataset is kept if a kept run reads it. Everything newer than a minimum age is kept, because
-a launch may be creating it now.
+run. A generated dataset is kept if a kept run reads it, and all shipped code while any run hasn't ended.
+Everything newer than a minimum age is kept, because a launch may be creating it now.
 
 The rows of a run are deleted before its folder. If the process is killed in between, the next collection
 finds a folder without a run. The opposite order would leave a COMPLETED run without its weights, and the next
@@ -28,7 +28,7 @@ from sqlalchemy import Connection, Row, Select, delete, or_, select
 from jestlab.analysis.shared import store_in
 from jestlab.models.data.datasets import MADE
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.lab import CODE, Lab
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.annotations import KEEP
@@ -56,7 +56,8 @@ class Garbage:
 
     Attributes:
         kind: "run": a run and its folder; "folder": a folder without a run in the store; "leftover": partial
-            files, free locks, and files of ended jobs; "data": a generated dataset that no kept run reads.
+            files, free locks, files and code of ended jobs; "data": a generated dataset that no kept run
+            reads.
         path: File or folder; the folder of a run may be missing.
         size: Bytes of all files.
         reason: Why it is unreferenced.
@@ -73,6 +74,7 @@ class Garbage:
 _PARTIAL = re.compile(r"\..+\.part|.+\.[0-9a-f]{32}\.part|\.(table|curves|pareto|learnability)[-.\w]*-\d+")
 """Temporary names of files and folders that jestlab writes atomically."""
 
+_ENDED = [state for state in RunState if state.is_terminal]
 _LOCK = re.compile(r"\..+\.lock")
 _FOLDER = re.compile(r"runs/(?!\.)[^/]+")
 
@@ -128,13 +130,12 @@ _Row = Row[int, str, str]  # key, fingerprint, and directory of a run
 
 def _kept_runs(older_than: timedelta) -> Select[int]:
     """Select the keys of the runs that are kept: see the docstring of the module."""
-    ended = [state for state in RunState if state.is_terminal]
     tagged = select(TagRow.run_id).where(TagRow.name == KEEP, TagRow.run_id.is_not(None))
     is_kept = or_(
         RunRow.id.in_(select(MemberRow.run_id)),
         RunRow.id.in_(tagged),
         RunRow.id.in_(select(AttemptRow.run_id).where(AttemptRow.state.in_(LIVE))),
-        RunRow.state.not_in(ended),
+        RunRow.state.not_in(_ENDED),
         RunRow.updated_at > now() - older_than,
     )
     return with_needs(select(RunRow.id).where(is_kept))
@@ -153,6 +154,7 @@ class _References:
     directories: set[str]  # of all runs
     kept: Sequence[Row[str, str]]  # programs and configs of kept runs
     handles: Sequence[str | None]  # of the jobs of live attempts; None before a job is submitted
+    unfinished: bool  # whether any run hasn't ended
 
     @classmethod
     def read(cls, connection: Connection, older_than: timedelta) -> _References:
@@ -162,6 +164,7 @@ class _References:
             {*connection.scalars(select(RunRow.directory))},
             connection.execute(kept).all(),
             connection.scalars(select(AttemptRow.handle).where(AttemptRow.state.in_(LIVE))).all(),
+            connection.scalar(select(RunRow.id).where(RunRow.state.not_in(_ENDED)).limit(1)) is not None,
         )
 
     def check_lab(self, lab: Lab) -> None:
@@ -229,6 +232,9 @@ def _others(lab: Lab, refers: _References, older_than: timedelta, datasets: Data
     for path in _slurm_files(lab, refers.handles):
         if _is_old(path, older_than):
             yield Garbage("leftover", path, _size(path), "of ended Slurm jobs")
+    for path in [] if refers.unfinished else _entries(lab.root / CODE):
+        if _is_old(path, older_than):
+            yield Garbage("leftover", path, _size(path), "code of launches that have ended")
     needed = [datasets(row.program, row.config) for row in refers.kept]
     if None not in needed:  # otherwise a run may read any dataset
         names = set[str]().union(*filter(None, needed))

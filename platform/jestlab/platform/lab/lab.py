@@ -22,6 +22,9 @@ SHARED = "shared"
 SERVE_TOKEN = "JESTLAB_SERVE_TOKEN"
 """Environment variable with a fixed token for `jestlab serve`. Runs don't inherit it."""
 
+CODE = "code"
+"""Folder in the root with archives of code; see `programs.shipped`."""
+
 ID_FILE = "lab.id"
 """File in the root with the id of the lab, which moves with the folder."""
 

@@ -27,7 +27,9 @@ from jestlab.platform.launch.executors.base import (
 from jestlab.platform.launch.liveness import Launcher, Liveness, Termination
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.reconcile import SLOT, Signs, Target, is_plain_wait
+from jestlab.platform.processes import EXIT_REFUSED
 from jestlab.platform.programs.failures import RETRIED_CODES
+from jestlab.platform.programs.ranks import TASKS
 from jestlab.platform.redaction import PARTS
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store.claims import ClaimLimits
@@ -65,11 +67,16 @@ def job_of(
         environment[RECORD] = ",".join(options.record)
     if options.retry_exit_codes:
         environment[RETRIED_CODES] = ",".join(map(str, options.retry_exit_codes))
+    if options.tasks_per_node > 1:
+        environment[TASKS] = str(options.tasks_per_node)
+    if options.time_seconds is not None:
+        environment[processes.TIME_LIMIT] = str(options.time_seconds)
     number = ("--attempt", str(key.attempt)) if claimed else ()
+    code = ("--code", options.code[run.fingerprint]) if run.fingerprint in options.code else ()
     return Job(
         name=f"jestlab-{key.store[:6]}-{run.fingerprint[:8]}-{key.attempt}",
         title=run.name,
-        arguments=["--root", lab.address, "--run", run.fingerprint, *number],
+        arguments=["--root", lab.address, "--run", run.fingerprint, *number, *code],
         environment=environment,
         log=lab.root / log,
         key=key,
@@ -252,7 +259,10 @@ class Claiming:
                 continue
             state = RunState.PREEMPTED if isinstance(job, ExecutorUnavailable) else RunState.FAILED
             state = state if launcher.stopping is None else RunState.CANCELLED
-            ending = leases.Ending(attempt.run.fingerprint, attempt.claim.attempt_id, state, str(job))
+            refused = EXIT_REFUSED if state == RunState.FAILED else None  # it would be rejected again
+            ending = leases.Ending(
+                attempt.run.fingerprint, attempt.claim.attempt_id, state, str(job), refused
+            )
             endings.append(ending)
         while True:
             try:

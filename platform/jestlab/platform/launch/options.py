@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -82,9 +83,12 @@ class ControllerOptions(LaunchOptions):
     Attributes:
         lease_seconds: Seconds without a heartbeat after which a worker or a launcher counts as lost.
         retry_exit_codes: Exit codes after which a command is always retried.
+        tasks_per_node: Number of processes of a command on each of its machines.
+        time_seconds: Time limit of each job; None for no limit.
         at_once: Kill runs that have to stop, instead of giving them time to save a checkpoint.
         launches: Start runs; if False, only wait for live attempts or stop them.
         record: Information about the code and environment that attempts store.
+        code: Fingerprint → the worker's argument for the shipped code, for runs with such code.
         since: Time after which chip-hours of all attempts in the store count toward the limit; None for now.
     """
 
@@ -92,9 +96,12 @@ class ControllerOptions(LaunchOptions):
     retries: int = 2
     lease_seconds: float = 90.0
     retry_exit_codes: tuple[int, ...] = ()
+    tasks_per_node: int = 1
+    time_seconds: int | None = None
     at_once: bool = False
     launches: bool = True
     record: tuple[Part, ...] = PARTS
+    code: Mapping[str, str] = {}
     since: datetime | None = None
 
 

@@ -186,7 +186,8 @@ def _decide_idle(run: Standing, seen: Observation, rules: RetryRules) -> Action:
             return Done(run.state, run.reason)
         return _settle(run, RunState.CANCELLED, run.stop_reason)
     if run.state == RunState.PREEMPTED and rules.gives_up_preempted(run):
-        return SetState(RunState.FAILED, f"{run.reason}: {run.fruitless} attempts without progress")
+        remedy = ": increase `resources.time`" if "time limit" in (run.reason or "") else ""
+        return SetState(RunState.FAILED, f"{run.reason}: {run.fruitless} attempts without progress{remedy}")
     if run.state == RunState.FAILED:
         if not rules.may_retry(run):
             return Done(run.state, reason_of(run))

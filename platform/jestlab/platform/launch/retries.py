@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jestlab.platform.launch.executors.base import JobState, JobStatus
-from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
+from jestlab.platform.processes import EXIT_BUSY, EXIT_LATE, EXIT_STOPPED, describe_exit
 from jestlab.platform.programs.failures import is_refused
 from jestlab.platform.store.records import RunState, Standing
 
@@ -26,6 +26,8 @@ def judge_end(job: JobStatus) -> tuple[RunState, str]:
         return RunState.PREEMPTED, job.reason or "its process vanished"
     if job.exit_code == EXIT_BUSY:
         return RunState.PREEMPTED, "its worker could not store its end"
+    if job.exit_code == EXIT_LATE:
+        return RunState.PREEMPTED, "ended at its time limit"
     if job.exit_code in _STOP_CODES:
         return RunState.PREEMPTED, ending
     if job.state == JobState.SUCCEEDED:

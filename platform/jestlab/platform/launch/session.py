@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import select
 
@@ -25,10 +26,11 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executors.base import Executor, JobKey
+from jestlab.platform.launch.executors.base import NO_ATTEMPT, Executor
 from jestlab.platform.launch.notify import Notifications
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions, RetryOptions
 from jestlab.platform.launch.outcome import LaunchOutcome, LaunchResult
+from jestlab.platform.launch.shipping import Shipping
 from jestlab.platform.planning import deciding, recording
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import ResultChanges, changes
@@ -37,11 +39,12 @@ from jestlab.platform.planning.deciding import without
 from jestlab.platform.planning.matching import Timings, matches_seconds
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, PlannedRun, waiting_lines
+from jestlab.platform.planning.suitable import check_resources
 from jestlab.platform.planning.survey import open_readonly
 from jestlab.platform.planning.unreported import unreported
 from jestlab.platform.spec.expand import replaced_values
 from jestlab.platform.spec.load import load_stored
-from jestlab.platform.spec.resources import runs_here
+from jestlab.platform.spec.resources import Resources, runs_here
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
@@ -53,9 +56,6 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow
 from jestlab.platform.store.trust import check_names_available, refuse_untrusted
 from jestlab.platform.words import counted
-
-_NO_STORE = _NO_TOKEN = "0" * 32
-"""Placeholders in manifests from `--render`, which doesn't require a store."""
 
 _CODE = Path(__file__).parents[1]
 _USE_CLUSTER = "give --on slurm, --on kubernetes, or --on vertex"
@@ -95,7 +95,8 @@ def retry(
                 if failed or skipped:
                     reruns[run.fingerprint] = run
             runs = list(reruns.values())
-            launch_recorded = _prepare(lab, study, runs, options, listener)
+            shipping = Shipping(lab, study.resources.code, listener.note)
+            launch_recorded = _prepare(lab, study, runs, options, listener, shipping)
             leases.reopen(store, list(reruns))
             messages.has_begun = True
             result = LaunchResult(plan, runs, launch_recorded(store, runs))
@@ -107,8 +108,13 @@ def retry(
     return result
 
 
-def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> list[Path]:
+def render(
+    lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path, listener: Listener
+) -> list[Path]:
     """Write the manifest of each run's first attempt to a folder; return the files. Nothing is launched.
+
+    The study is recorded in the store, so that users can submit the manifests; a note says so if it can't be.
+    The folder of Slurm's scripts also gets `submit.sh`, which submits them in the order of dependencies.
 
     Raises:
         UserError: The executor has no manifests.
@@ -127,29 +133,67 @@ def render(lab: Lab, study: StudySpec, options: LaunchOptions, folder: Path) -> 
     if runs_here(place):
         raise UserError(f"local runs have no manifests: {_USE_CLUSTER}")
     executor = executors.get(place, resources, settings, lab)
+    shipping = Shipping(lab, resources.code, listener.note)
+    more = {"on": place, "record": settings.record, "code": shipping.arguments(plan.runs)}
+    given = _completed(options, resources, more)
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    written: dict[str, Path] = {}
     for run in plan.runs:
-        key = JobKey(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
+        key = NO_ATTEMPT._replace(fingerprint=run.fingerprint)
         log = f"{run.directory}/{logs.NAME}"
-        job = job_of(lab, study.name, run, key, log, is_local=False, claimed=False)
+        job = job_of(lab, study.name, run, key, log, is_local=False, options=given, claimed=False)
         if (manifest := executor.render(job)) is None:
             raise UserError(f"the executor {place} has no manifests: {_USE_CLUSTER}")
         text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")
         path = folder / f"{job.name}.{suffix}"
         write_whole(path, text.encode())
-        written.append(path)
-    return written
+        written[run.fingerprint] = path
+    if all(path.suffix == ".sbatch" for path in written.values()):
+        lab.root.mkdir(parents=True, exist_ok=True)
+        for run in plan.runs:
+            lab.make_folder(run.directory)  # for the log, which Slurm opens
+        write_whole(folder / "submit.sh", _submit_script(plan, written).encode())
+    try:
+        _check_store(lab, executor)
+        with _open(lab) as store:
+            if len(store.states(plan.fingerprints)) < len(plan.runs):
+                check_names_available(store, {} if options.replace else plan.by_study)
+                recording.record(store, plan)
+    except UserError as error:
+        listener.note(f"the study is not recorded, which its jobs require: {error}")
+    return list(written.values())
+
+
+_SUBMIT = """\
+#!/bin/bash
+# Submit all runs. Each starts once the runs that it depends on have completed.
+set -e; cd "$(dirname "$0")"
+submit() { id=$(sbatch --parsable --kill-on-invalid-dep=yes "$@"); id=${id%%;*}; echo "$id ${!#}"; }
+"""
+
+
+def _submit_script(plan: Plan, scripts: Mapping[str, Path]) -> str:
+    """Return a script that submits the batch scripts (fingerprint → file), dependencies first."""
+    text = _SUBMIT
+    for run in plan.runs:
+        jobs = [f"$job_{need[:16]}" for need in run.needs.values() if need in scripts]
+        after = f'"--dependency=afterok:{":".join(jobs)}" ' if jobs else ""
+        text += f"submit {after}{scripts[run.fingerprint].name}; job_{run.fingerprint[:16]}=$id\n"
+    return text
 
 
 def plan_study(lab: Lab, study: StudySpec, options: RetryOptions) -> Plan:
     """Plan a study for the executor that its runs will use; UserError if the study is invalid."""
-    is_here = runs_here(study.resources.executor(options.on, Settings.find().on))
+    place = study.resources.executor(options.on, Settings.find().on)
+    is_here = runs_here(place)
     timings = Timings()
     if matches_seconds(study):  # otherwise don't open the store: `--render` works without it
         with open_readonly(lab) as store:
             timings = Timings.read(store, study)
-    return planning.plan(study, placement="local" if is_here else "remote", timings=timings)
+    made = planning.plan(study, placement="local" if is_here else "remote", timings=timings)
+    # `--on local` tries a study of a cluster on this machine alone.
+    check_resources(made, None if options.on == "local" else place)
+    return made
 
 
 @contextmanager
@@ -185,6 +229,7 @@ class _Session:
         self._listener = listener
         self._messages = messages
         self._since = now()
+        self._shipping = Shipping(lab, study.resources.code, listener.note)
         self._in_rounds = deciding.has_open_seeds(study)
         self._full_plan = plan_study(lab, study, options)  # raises the study's errors before writing
 
@@ -236,8 +281,9 @@ class _Session:
         """Launch a plan. Omit runs that failed in earlier rounds (`before`), and their dependents."""
         plan, reruns = self._compare(plan, is_first=before is None)
         launch_recorded = _prepare(
-            self._lab, self._study, plan.runs, self._options, self._listener, self._since, before is None
-        )
+            self._lab, self._study, plan.runs, self._options, self._listener, self._shipping, self._since,
+            before is None,
+        )  # fmt: skip
         with _open(self._lab) as store:
             for part in (plan, *plan.parts):
                 name = part.study.name
@@ -345,13 +391,15 @@ def _prepare(
     runs: Sequence[PlannedRun],
     options: RetryOptions,
     listener: Listener,
+    shipping: Shipping,
     since: datetime | None = None,
     is_first: bool = True,
 ) -> _Launch:
     """Create the executor for the runs of a study, and return the function that launches them.
 
     Raises:
-        UserError: The executor can't launch jobs, or they couldn't reach the store, or a setting is missing.
+        UserError: The executor can't launch jobs, or they couldn't reach the store, or a setting is missing,
+            or the code can't be shipped.
     """
     if _is_complete(runs):
         return _completed_outcome
@@ -360,18 +408,11 @@ def _prepare(
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
     name = executors.choose(options.on, resources, settings)
     executor = executors.get(name, resources, settings, lab, wakeup.set)
+    _check_store(lab, executor)
     if is_first:  # later rounds wait until the executor is available again
         executor.check()
-    _check_store(lab, executor)
-    retries = resources.retries if options.retries is None else options.retries
-    completed = {"on": name, "parallel": options.parallel or resources.parallel, "retries": retries}
-    given = ControllerOptions(
-        **dict(options) | completed,
-        lease_seconds=resources.lease_seconds,
-        retry_exit_codes=resources.retry_exit_codes,
-        record=settings.record,
-        since=since,
-    )
+    more = {"on": name, "record": settings.record, "code": shipping.arguments(runs), "since": since}
+    given = _completed(options, resources, more)
     # For attempts of earlier launches.
     others = functools.cache(lambda other: executors.get(other, None, settings, lab))
 
@@ -390,6 +431,15 @@ def _prepare(
             )  # fmt: skip
 
     return launch_recorded
+
+
+def _completed(options: RetryOptions, resources: Resources, more: Mapping[str, Any]) -> ControllerOptions:
+    """Complete a user's options from a study's resources, and add `more`."""
+    shared = ("lease_seconds", "retry_exit_codes", "tasks_per_node", "time_seconds")
+    given = dict(options) | {name: getattr(resources, name) for name in shared}
+    given |= {"parallel": options.parallel or resources.parallel}
+    given |= {"retries": resources.retries if options.retries is None else options.retries}
+    return ControllerOptions(**given | dict(more))
 
 
 def _completed_outcome(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:

@@ -20,6 +20,7 @@ from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.planning.reasons import RunReason, reasons_to_run
+from jestlab.platform.planning.suitable import check_resources
 from jestlab.platform.spec.expand import replaced_values
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName, runs_here
 from jestlab.platform.spec.schema import StudySpec
@@ -115,6 +116,9 @@ def survey(lab: Lab, study: StudySpec, *, why: bool = False) -> Survey:
         plan = make_plan(
             study, note_absent=True, placement="local" if is_local else "remote", timings=timings
         )
+        is_default = is_local and study.resources.on is None  # `launch --on` may choose another executor
+        check_resources(plan, None if is_default else executor)
+        remarks += _refusal("a launch is refused: ", check_resources, plan, executor)
         check_names(plan, store.measured if store is not None else tuple)
         if deciding.has_open_seeds(study):
             plan = deciding.first_round(plan, store)

@@ -14,6 +14,7 @@ The command's environment contains:
     JESTLAB_RUN_CONFIG   path of a JSON file: the whole config, including the seed
     JESTLAB_NEEDS        JSON: role → folder of the dependency
     JESTLAB_REPORTS, JESTLAB_REPLIES   pipes for reports: see `jestlab.platform.client`
+    RANK, WORLD_SIZE, MASTER_ADDR, …   only if several processes run the command: see `ranks`
     PYTHONPATH           ends with a folder that contains only `jestlab.platform.client`, so that every Python
                          on this machine can import it; an installed jestlab has precedence
 
@@ -21,6 +22,9 @@ The command runs in `cwd`, by default the folder of the spec. The identity of a 
 `cwd`. It includes the command, but not the content of files that the command names. Attempts record these
 files and the custom modules that they import. `plan` and `launch` report results made with different versions
 of them, and `launch --rerun-changed` executes such runs again.
+
+With `resources: {nodes: 2, tasks_per_node: 4}`, each of two machines starts the same command four times. If
+one of these processes fails, all of them end, and so does the attempt.
 
 Exit code 0 completes the run. The run isn't retried after a usage error (exit code 2), if the command can't
 be executed (126, 127), or if it ends with the traceback of a TypeError or a similar programming error, unless
@@ -205,5 +209,4 @@ COMMAND = Program(
     identity=lambda config: without(config, ["cwd"]),
     complete=complete,
     folder_key="cwd",
-    collective=False,
 )

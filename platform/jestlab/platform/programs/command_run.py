@@ -15,6 +15,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,13 @@ from jestlab.platform.processes import describe_exit, die_with_parent, group_run
 from jestlab.platform.programs import failures
 from jestlab.platform.programs.command import fill, placeholder_values, words_of
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
+from jestlab.platform.programs.ranks import TASKS, Ranks
 from jestlab.platform.store.address import STORE
 
 _CONFIG = "config.json"
 _POLL_SECONDS = 0.2  # between checks for a request to stop
 _FINAL_POLL_SECONDS = 0.01  # after the command has closed its output: it is about to end
+_STOP_SECONDS = 2.0  # how long a request to stop may take to reach all machines
 _MAX_MESSAGE_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 16
 _MAX_REMAINING_BLOCKS = 64  # to read after the writer has ended: a pipe holds at most 1 MiB
@@ -55,10 +58,10 @@ _MESSAGE_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def run(config: Mapping[str, Any], context: RunContext) -> None:
-    """Run the command to its end.
+    """Run the command to its end: all of its processes on this machine.
 
     Raises:
-        Failed: The command failed; the reason has its exit code and the last lines of its output.
+        Failed: A process failed; the reason has its exit code and the last lines of its output.
         Interrupted: The command was asked to stop, and ended.
         UserError: The command couldn't be started, or sent an invalid message.
     """
@@ -80,36 +83,62 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
     # Not with `models`' function, which deletes old files *.part: these may be the command's.
     files.write_whole(context.directory / _CONFIG, written)
     words = [fill(word, values) for word in words_of(config["command"])]
+    cwd, ranks, children = _working_directory(config.get("cwd")), Ranks.of_command(), list[Child]()
     with Channel(context) as channel:
-        child = Child(words, _working_directory(config.get("cwd")), environment | channel.environment)
+        environment |= channel.environment
         try:
-            _serve(child, channel, context)
+            for local in range(ranks.tasks):
+                children.append(Child(words, cwd, ranks.variables(local, os.environ) | environment))
+            failed = _serve(children, channel, context)
         finally:
-            code = child.end()
-        channel.drain(whole=code == 0)
-    if child.stopping:
+            for child in children:
+                child.end()
+        channel.drain(whole=not any(child.end() for child in children))
+    if children[0].stopping or (failed and ranks.place.size > 1 and _stops_soon(context)):
         raise Interrupted
-    if code:
-        tail = child.tail.decode(errors="replace")
-        reason = ": ".join(filter(None, [describe_exit(code), logs.tail(tail)]))
-        raise Failed(reason, failures.exit_recurs(code, tail, context.cache.parent))
+    if failed is not None:
+        tail = failed.tail.decode(errors="replace")
+        reason = ": ".join(filter(None, [describe_exit(failed.end()), logs.tail(tail)]))
+        title = ranks.title(children.index(failed))
+        raise Failed(title + reason, failures.exit_recurs(failed.end(), tail, context.cache.parent))
 
 
-def _serve(child: Child, channel: Channel, context: RunContext) -> None:
-    """Copy output and process reports until the command ends; forward a request to stop."""
-    poll = _POLL_SECONDS
+def _serve(children: Sequence[Child], channel: Channel, context: RunContext) -> Child | None:
+    """Copy output and process reports until all processes have ended; forward a request to stop.
+
+    Returns:
+        The process that failed, while others may still be running; None if all have completed.
+    """
+    running = list(children)
     with selectors.DefaultSelector() as selector:
         selector.register(channel.reports, selectors.EVENT_READ, channel.read)
-        selector.register(child.output, selectors.EVENT_READ, child.copy_output)
-        while child.is_running():
-            reap_orphans(but=child.process.pid)
-            for key, _ in selector.select(poll):
-                if not key.data() and key.fileobj == child.output:  # closed: always ready from now on
+        for child in children:
+            selector.register(child.output, selectors.EVENT_READ, child.copy_output)
+        while running:
+            reap_orphans(but=[child.process.pid for child in running])
+            is_ending = any(child.output not in selector.get_map() for child in running)
+            for key, _ in selector.select(_FINAL_POLL_SECONDS if is_ending else _POLL_SECONDS):
+                if not key.data() and key.fileobj != channel.reports:  # closed: always ready from now on
+                    selector.unregister(key.fileobj)
+            for child in [child for child in running if not child.is_running()]:
+                if child.output in selector.get_map():
                     selector.unregister(child.output)
-                    poll = _FINAL_POLL_SECONDS
-            if context.stop_requested() and not child.stopping:
+                running.remove(child)
+                if child.end() and not child.stopping:
+                    return child
+            if context.stop_requested() and not children[0].stopping:
                 channel.send_stop()
-                child.stop()
+                for child in children:
+                    child.stop()
+    return None
+
+
+def _stops_soon(context: RunContext) -> bool:
+    """Whether all processes were asked to stop, and the request reaches this machine after another's end."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    while not context.stop_requested() and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return context.stop_requested()
 
 
 def _working_directory(given: str | None) -> Path | None:
@@ -153,7 +182,7 @@ def _read(end: int) -> bytes | None:
 
 
 class Child:
-    """A running command: a child of the worker, in the worker's session but in its own process group.
+    """A running process of a command: a child of the worker, in its session, but in its own process group.
 
     The command ends with the worker. A signal to the worker's process group doesn't reach the command, so it
     receives each signal only once, from the worker. Its output is copied to standard error, the run's log.
@@ -167,8 +196,8 @@ class Child:
 
     def __init__(self, words: Sequence[str], cwd: Path | None, environment: Mapping[str, str]) -> None:
         """Start the command, in this process's environment without credentials, but with these variables."""
-        secrets = (STORE, STORE_SECRET, SERVE_TOKEN)
-        inherited = {name: value for name, value in os.environ.items() if name not in secrets}
+        private = (STORE, STORE_SECRET, SERVE_TOKEN, TASKS)
+        inherited = {name: value for name, value in os.environ.items() if name not in private}
         try:
             self.process = subprocess.Popen(
                 list(words),
@@ -194,6 +223,7 @@ class Child:
         os.set_blocking(self.output, False)
         self.tail = b""
         self.stopping = False
+        self._code: int | None = None
 
     def is_running(self) -> bool:
         """Whether the command runs; after a request to stop, whether any process of its group runs."""
@@ -203,17 +233,18 @@ class Child:
         return not ended or (self.stopping and group_runs(pid))
 
     def stop(self) -> None:
-        """Ask the command to stop."""
+        """Ask the command to stop, unless it has ended."""
         self.stopping = True
         self._signal(signal.SIGTERM)
 
     def end(self) -> int:
         """Kill the process group, copy the remaining output, and return the exit code (below 0: a signal)."""
-        self._signal(signal.SIGKILL)
-        with self.process as process:
-            code = process.wait()
-            any(not self.copy_output() for _ in range(_MAX_REMAINING_BLOCKS))
-        return code
+        if self._code is None:
+            self._signal(signal.SIGKILL)
+            with self.process as process:
+                self._code = process.wait()
+                any(not self.copy_output() for _ in range(_MAX_REMAINING_BLOCKS))
+        return self._code
 
     def copy_output(self) -> bool:
         """Copy at most one block of output; return whether there may be more."""
@@ -227,6 +258,8 @@ class Child:
         return bool(block)
 
     def _signal(self, number: int) -> None:
+        if self._code is not None:  # its id may belong to another process now
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 

@@ -45,7 +45,9 @@ _FAULT_NAMES = frozenset(
 )
 
 _REASON = re.compile(
-    r"((?P<refused>not retried): )?((?P<exit>exit code \d+|killed by [\w ]+): (.* \| )?)?(?P<error>.*)", re.S
+    r"((?P<refused>not retried): )?((?P<rank>rank \d+ on \S+): )?"
+    r"((?P<exit>exit code \d+|killed by [\w ]+): (.* \| )?)?(?P<error>.*)",
+    re.S,
 )
 _VARIABLE_PARTS = re.compile(r"\S*/\S*|0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
 
@@ -131,7 +133,7 @@ def headline(reason: str) -> str:
     """Shorten the reason of a failure, the exception first: "ValueError: no data (exit code 1)"."""
     match = _REASON.fullmatch(reason)
     assert match is not None  # each part is optional
-    remarks = ", ".join(filter(None, [match["exit"], match["refused"]]))
+    remarks = ", ".join(filter(None, [match["exit"], match["rank"], match["refused"]]))
     return f"{match['error']} ({remarks})" if remarks else match["error"]
 
 

@@ -35,7 +35,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
 def sources_of(program: str, config: Mapping[str, Any]) -> dict[str, Path] | None:
     """Return the files of a run's custom code by relative path; None without any."""
     if program == "command":
-        words, folder = known_words(config), _folder(config)
+        words, folder = known_words(config), folder_of(config)
         return _with_imports(tuple(_files_in_command(words, folder)), folder if "-m" in words else None)
     if references.is_reference(program):
         file = references.file_of(program)
@@ -50,14 +50,14 @@ def interpreter_of(program: str, config: Mapping[str, Any]) -> str | None:
     words = known_words(config) if program == "command" else []
     if not words or not _PYTHON.fullmatch(Path(words[0]).name):
         return None
-    found = shutil.which(str(_folder(config) / words[0]) if os.sep in words[0] else words[0])
+    found = shutil.which(str(folder_of(config) / words[0]) if os.sep in words[0] else words[0])
     return None if found is None or Path(found).parent == Path(sys.executable).parent else found
 
 
 # ---- words of a command
 
 
-def _folder(config: Mapping[str, Any]) -> Path:
+def folder_of(config: Mapping[str, Any]) -> Path:
     """Return the folder that a command runs in, by default this process's working directory."""
     return Path(config.get("cwd") or Path.cwd())
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -47,10 +47,17 @@ def runs_here(name: ExecutorName | None) -> bool:
     Raises:
         UserError: A custom executor can't be imported.
     """
-    if name is None or name in EXECUTORS:
-        return name == "local"
+    return name == "local" if name is None or name in EXECUTORS else attribute(name, "here")
+
+
+def attribute(name: ExecutorName, attribute: str) -> bool:
+    """Return a Boolean attribute of the class of a custom executor; False if it has none.
+
+    Raises:
+        UserError: The executor can't be imported.
+    """
     try:
-        return bool(getattr(extensions.load("executor", name), "here", False))
+        return bool(getattr(extensions.load("executor", name), attribute, False))
     except ValueError as error:
         raise UserError(str(error)) from None
 
@@ -209,6 +216,11 @@ def parse_duration(text: str) -> int:
     return sum(number * unit for number, unit in zip(numbers, _UNITS.values(), strict=True))
 
 
+def stop_early_seconds(limit: float) -> float:
+    """Return how long before a job's time limit its run is asked to stop, both in seconds."""
+    return min(max(limit / 10, 20), 120, limit / 2)
+
+
 # ---- Slurm
 
 _QUOTES = r"\s'\"`$\\;"
@@ -283,9 +295,10 @@ class Resources(BaseModel):
         threads: Number of CPU threads of a run on each of its machines.
         memory_gb: Memory limit of a run on each of its machines in GB; null for no limit.
         gpus: Number of GPUs of a run on each of its machines. On this machine, runs don't share GPUs.
-        nodes: Number of machines that compute a run together, one process on each.
+        nodes: Number of machines that compute a run together. Each executes the program.
+        tasks_per_node: Number of processes of a command on each machine, with variables such as `RANK`.
         time: Time limit of each job, as in `4h`, `90m` or `2-12:00:00`. The run saves a checkpoint before the
-            limit, and resumes in a new job. Null for the cluster's limit.
+            limit, and resumes in a new job. Null for the cluster's limit, and on this machine for no limit.
         retries: Number of further attempts after a run fails. Attempts that end because machines were taken
             away don't count. Errors of the program (a TypeError, a missing file, wrong usage) aren't retried.
         retry_exit_codes: Exit codes of commands that are always retried.
@@ -293,6 +306,9 @@ class Resources(BaseModel):
             heartbeat every 5 seconds.
         tpu: TPU slice of each run, type and topology, as in `v5e-16x16`.
         image: Container image with jestlab, pinned by digest; null for the one in the user's settings.
+        code: How jobs get the files of commands and custom functions. `copy`: each launch ships the working
+            tree, without the files that Git ignores. `git`: jobs clone the commit, which must be clean and
+            pushed. Null: jobs read the files at their paths.
         spot: Whether to use cheaper machines that may be taken away at any time.
         slurm: Options of the site's Slurm, in addition to the user's settings.
     """
@@ -306,12 +322,14 @@ class Resources(BaseModel):
     memory_gb: PositiveFloat | None = None
     gpus: NonNegativeInt = 0
     nodes: PositiveInt = 1
+    tasks_per_node: PositiveInt = 1
     time: Annotated[str, checked(parse_duration)] | None = None
     retries: NonNegativeInt = 2
     retry_exit_codes: Annotated[tuple[Annotated[int, Field(ge=1, le=255)], ...], BeforeValidator(listed)] = ()
     lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0
     tpu: Annotated[str, checked(parse_slice)] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
+    code: Literal["git", "copy"] | None = None
     spot: bool = False
     slurm: SlurmOptions = SlurmOptions()
 
@@ -324,6 +342,11 @@ class Resources(BaseModel):
     def machines(self) -> Nodes:
         """Machines of each run, and their chips."""
         return self.slice or Nodes(self.nodes, self.gpus)
+
+    @property
+    def threads_per_task(self) -> int:
+        """CPU threads of each process on a machine."""
+        return max(self.threads // self.tasks_per_node, 1)
 
     @property
     def time_seconds(self) -> int | None:
@@ -346,8 +369,6 @@ class Resources(BaseModel):
         slice_ = self.slice
         if on in ("local", "vertex") and self.nodes > 1:
             return f"{on} supports only one machine per run: leave out `nodes`"
-        if on in ("local", "vertex") and self.time is not None:
-            return f"{on} doesn't support time limits: leave out `time`"
         if on in ("local", "slurm") and slice_ is not None:
             return f"{on} has no {slice_}: leave out `tpu`, or set `on: kubernetes`"
         if on != "vertex":
@@ -367,6 +388,8 @@ class Resources(BaseModel):
     def _is_possible(self) -> Resources:
         if self.tpu is not None and (self.gpus or self.nodes > 1):
             raise ValueError(f"`gpus` and `nodes` can't be combined with `tpu: {self.tpu}`: leave them out")
+        if self.tpu is not None and self.tasks_per_node > 1:
+            raise ValueError(f"`tasks_per_node` can't be combined with `tpu: {self.tpu}`: leave it out")
         if self.options and self.on in EXECUTORS:
             raise ValueError(f"{self.on} is not a custom executor: leave out `options`")
         if self.on is not None and (problem := self.unsuitable_for(self.on)):

@@ -187,7 +187,13 @@ class WorkerAttempt(Reporter):
             raise self._refused
 
     def stop_requested(self) -> str | None:
-        """Return the user's reason to stop the run, as last read from the store; None to continue."""
+        """Return the user's reason to stop the run, as last read from the store; None to continue.
+
+        Raises:
+            AttemptLost: The attempt was revoked, or has failed on another machine.
+        """
+        if self._lost:
+            raise self._lost
         return self._stop_reason
 
     # ---- the end
@@ -358,7 +364,8 @@ class WorkerAttempt(Reporter):
                 return
             if not heartbeat(connection, self._id):
                 raise AttemptLost(
-                    f"attempt {self.number} at run {self._fingerprint[:8]} was revoked by its launcher"
+                    f"attempt {self.number} at run {self._fingerprint[:8]} was revoked by its launcher, "
+                    "or failed on another machine"
                 )
             reason = connection.scalar(select(RunRow.stop_reason).where(RunRow.id == self._run_id))
             removed = write(connection, self._run_id, number, batch, late=number != self.number)

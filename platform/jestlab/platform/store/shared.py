@@ -11,6 +11,7 @@ every few seconds; others remove it once it hasn't changed for `STALE_SECONDS`.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -44,6 +45,7 @@ STALE_SECONDS = 15.0
 _RENEW_SECONDS = 4.0
 _PAUSE_SECONDS = 0.02
 _LINK_ATTEMPTS = 5
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 _BASE_EVERY = 1_000  # transactions between two copies of the whole store, at least
 _BYTES_PER_TRANSACTION = 50_000  # a large store is copied less often
 _CHECK_EVERY = 50  # transactions between two checks whether a copy of the whole store is due
@@ -84,7 +86,8 @@ class PendingTransaction:
             if max([*self._copy.bases(), 0]) >= self._number:  # this number is long past, its file deleted
                 path.unlink(missing_ok=True)
                 raise self._conflict()
-            _sync_folder(path.parent)
+            with suppress(OSError):  # it is published: after an error, it would be written twice
+                _sync_folder(path.parent)
 
     def _conflict(self) -> StoreUnreachable:
         return StoreUnreachable(
@@ -237,11 +240,16 @@ def _link(partial: Path, path: Path) -> bool:
         except FileExistsError:
             return False
         except OSError as error:
-            # SFTP has one error for all reasons; the file may have been deleted since.
-            if read(path) is not None:
-                return False
+            # SFTP has one error for all reasons; the file may have been deleted since. After a lost
+            # connection, the link may exist.
+            with suppress(OSError):
+                if read(path) is not None:
+                    return False
             if not left:
-                raise NoLinks(error.errno, error.strerror, str(path)) from error
+                if error.errno in _NO_LINKS:
+                    raise NoLinks(error.errno, error.strerror, str(path)) from error
+                raise
+        time.sleep(_PAUSE_SECONDS)
     return False
 
 
@@ -257,7 +265,8 @@ def _unpublished(folder: Path, content: bytes, *, synced: bool = True) -> Iterat
                 os.fsync(stream.fileno())
         yield partial
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # whatever it was for has been done
+            partial.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

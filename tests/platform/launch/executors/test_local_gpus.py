@@ -1,6 +1,10 @@
 """GPUs of this machine: each job has its own, whichever launcher starts it. These tests need no GPU."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import labs_support as labs
 import psutil
@@ -84,6 +88,57 @@ def test_a_launch_that_asks_for_more_writes_nothing(lab, tmp_path):
         assert done.returncode == code
         assert "requests 5 (resources.gpus), but this machine has 4 GPUs" in done.stdout + done.stderr
     assert not (tmp_path / "new").exists()
+
+
+@contextmanager
+def user(uid: int) -> Iterator[None]:
+    """Act as another user, if this one is root."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setresuid(uid, uid, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_users_share_them(monkeypatch, umask):
+    """Each user's launches see which GPUs the others have reserved, and which are free again."""
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to other users
+        folder = Path(name)
+        folder.chmod(0o1777)
+        tool = folder / "nvidia-smi"
+        tool.write_text("#!/bin/sh\nprintf '0, GPU-aa\\n1, GPU-bb\\n2, GPU-cc\\n3, GPU-dd\\n'\n")
+        tool.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        before = os.umask(umask)
+
+        def take(uid: int, **environment: str) -> dict[str, int]:
+            where = {"JESTLAB_DEVICES": str(folder / "gpus"), **environment}
+            with user(uid):
+                return LocalGpus(Resources(gpus=1), where).take() or {}
+
+        try:
+            taken = [take(1234), take(65534, CUDA_VISIBLE_DEVICES="0,1,2"), take(4321), take(65534)]
+            assert [[*gpus] for gpus in taken] == [["GPU-aa"], ["1"], ["GPU-cc"], ["GPU-dd"]]
+            assert take(1234) == take(4321) == {}
+            os.close(taken[2].pop("GPU-cc"))  # as when the last process of the run ends
+            taken.append(take(1234, CUDA_VISIBLE_DEVICES="2"))
+            assert [*taken[-1]] == ["2"]
+        finally:
+            os.umask(before)
+            for descriptor in (number for gpus in taken for number in gpus.values()):
+                os.close(descriptor)
+
+
+def test_a_link_in_place_of_a_lock_is_not_followed(lab, tmp_path):
+    gpus = LocalGpus(Resources(gpus=1))
+    (tmp_path / "devices" / "0").symlink_to(tmp_path / "victim")
+    with pytest.raises(UserError, match=r"can't be used to reserve GPUs.*JESTLAB_DEVICES"):
+        gpus.take()
+    assert not (tmp_path / "victim").exists()
 
 
 def test_the_name_of_a_lock_is_the_same_for_an_index_and_a_uuid(tmp_path, monkeypatch):

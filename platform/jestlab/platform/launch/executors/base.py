@@ -1,7 +1,7 @@
 """The interface of executors: local processes, Slurm, Kubernetes, Vertex AI, and custom ones.
 
-A job executes one attempt at a run: `python -m jestlab.platform.worker …` on one machine, or on all hosts of
-a TPU slice at once. The store records the job's handle and key. Any process that has both, and the same
+A job executes one attempt at a run: `python -m jestlab.platform.worker …` on one machine, or on all of its
+machines at once. The store records the job's handle and key. Any process that has both, and the same
 credentials, can query the job, stop it, and read its log: it doesn't need the object that launched the job.
 If the job with a handle has another key, it belongs to another attempt: executors must not stop or read it.
 """
@@ -149,6 +149,13 @@ class Job:
         return [sys.executable, "-m", self.module, *self.arguments]
 
 
+NO_ATTEMPT = JobKey(store="0" * 32, fingerprint="0" * 64, attempt=1, token="0" * 32)
+"""Placeholder for the key of a job that isn't launched."""
+
+PROBE = Job("jestlab-check", "check", arguments=(), environment={}, log=Path(), key=NO_ATTEMPT)
+"""A job that executors describe to their service to learn whether it would accept jobs."""
+
+
 class ExecutorError(UserError):
     """An operation on a job failed. The message is one line with the reason, and the remedy if there is one.
 
@@ -183,6 +190,9 @@ class Executor(Protocol):
             checked when a study is planned, and the executor writes their output to `Job.log`.
         shares_folders: Whether jobs on other machines see this machine's folders under the same paths, as on
             Slurm. Such jobs may use a SQLite store too, unless it is on a network file system.
+        supports_nodes: Whether a job can have several machines (`Resources.nodes`). The executor starts the
+            worker on each, with `JAX_COORDINATOR_ADDRESS` (host:port of the first), `JAX_NUM_PROCESSES`, and
+            `JAX_PROCESS_ID` (from 0).
         chips: Number of accelerator chips of each job.
         parallel: Maximum number of concurrent jobs if the study doesn't set one; None for no maximum.
         grace_seconds: Time that a job has to save after it is asked to stop.
@@ -191,12 +201,16 @@ class Executor(Protocol):
     name: str
     here: bool = False
     shares_folders: bool = False
+    supports_nodes: bool = False
     chips: int = 0
     parallel: int | None = None
     grace_seconds: float = 30.0
 
     def check(self) -> None:
-        """Raise UserError if no job can be launched from this machine. Called before anything is written."""
+        """Raise UserError if no job can be launched now. Called before anything is written.
+
+        The service doesn't answer, or would reject a job. A job that would only wait must not be refused.
+        """
         dependencies.check(self.name)
 
     def room(self) -> int | None:
@@ -210,7 +224,7 @@ class Executor(Protocol):
 
         Raises:
             ExecutorUnavailable: The job could not be started now. Launching it again is safe.
-            ExecutorError: The job was rejected, and would be rejected again.
+            ExecutorError: The job was rejected, and would be rejected again. The launcher doesn't retry it.
         """
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:

@@ -164,7 +164,7 @@ def _present(**parts: Any) -> dict[str, Any]:
 def _variables(job: Job, resources: Resources, settings: KubernetesSettings) -> list[dict[str, Any]]:
     machines = resources.machines
     # Without chips, the run computes on CPUs: use only those that the pod requests, not all of its node.
-    values = {} if machines.chips else threads_environment(resources.threads)
+    values = {} if machines.chips else threads_environment(resources.threads_per_task)
     values |= public_variables(job)
     secret, _, key = (settings.store_secret or "").partition("/")
     references: dict[str, Any] = {STORE: {"secretKeyRef": {"name": secret, "key": key}}}
@@ -178,6 +178,31 @@ def _variables(job: Job, resources: Resources, settings: KubernetesSettings) -> 
         *({"name": name, "value": value} for name, value in values.items()),
         *({"name": name, "valueFrom": source} for name, source in references.items()),
     ]
+
+
+def beyond_quota(body: Object, quotas: Sequence[Object]) -> str | None:
+    """Return why a JobSet can never run within a namespace's quotas, even if they are unused; None if it can.
+
+    Quotas with scopes are ignored: they apply to some pods only.
+    """
+    from kubernetes.utils import parse_quantity
+
+    hosts = body["spec"]["replicatedJobs"][0]["template"]["spec"]
+    [container] = hosts["template"]["spec"]["containers"]
+    pods = hosts["parallelism"]
+    needed = {"pods": pods, f"count/{JOBSETS[2]}.{JOBSETS[0]}": 1}
+    for kind, prefixes in {"limits": ["limits."], "requests": ["requests.", ""]}.items():
+        for name, amount in container["resources"][kind].items():
+            needed |= {f"{prefix}{name}": pods * parse_quantity(amount) for prefix in prefixes}
+    for quota in quotas:
+        is_general = not quota["spec"].keys() & {"scopes", "scopeSelector"}
+        for name, most in quota["spec"].get("hard", {}).items() if is_general else ():
+            if needed.get(name, 0) > parse_quantity(most):
+                return (
+                    f"a run needs {name}={float(needed[name]):g}, and the namespace's quota "
+                    f"{quota['metadata']['name']} allows {most}: lower `resources`, or ask for a higher quota"
+                )
+    return None
 
 
 def key_labels(name: str, key: JobKey) -> dict[str, str]:

@@ -17,6 +17,7 @@ from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.launch.concurrency import MAX_CONCURRENT
 from jestlab.platform.launch.executors import jobset
 from jestlab.platform.launch.executors.base import (
+    PROBE,
     ExecutorError,
     ExecutorUnavailable,
     Job,
@@ -50,7 +51,7 @@ _REMEDIES = {
     401: "log in to the cluster again",
     403: "ask for these rights: create, get, list, delete of jobsets; list, deletecollection of pods; "
     "get of pods/log",
-    404: "is JobSet installed in the cluster, and does the namespace exist?",
+    404: "install JobSet in the cluster: https://jobset.sigs.k8s.io",
 }
 _CUSTOM = {"jobsets": JOBSETS, "workloads": WORKLOADS}
 _QUOTA = "exceeded quota"  # part of the API server's error 403 if a quota is exceeded
@@ -70,10 +71,23 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
     def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
         return jobset.jobset(job, resources, self._settings)
 
+    def check(self) -> None:
+        """Raise UserError if the cluster doesn't answer, would reject a job, or a quota forbids its pods."""
+        super().check()
+        call = functools.partial(self._call, "kubernetes can't launch jobs")
+        context, namespace, body = call(self._context), self._settings.namespace, self.render(PROBE)
+        try:
+            call(self._custom, JOBSETS, context, "create", namespace, body=body, dry_run="All")
+        except ExecutorUnavailable as error:
+            if _QUOTA not in str(error):  # which may only be used up at present
+                raise
+        if problem := jobset.beyond_quota(body, self._optional_pages("resource_quotas", context, namespace)):
+            raise ExecutorError(f"kubernetes can't launch jobs: {problem}")
+
     def launch(self, job: Job) -> LaunchedJob:
         """Create a JobSet, or find the existing one with the job's name and key."""
         body = self.render(job)
-        call = functools.partial(self._call, f"{job.title} was not launched")
+        call = functools.partial(self._call, "not launched")
         context, namespace = call(self._context), self._settings.namespace
 
         def create() -> None:
@@ -237,7 +251,7 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
     def _pages(
         self, kind: str, context: str, namespace: str, selector: str = "", fields: str = ""
     ) -> list[Object]:
-        """Return all matching objects of a kind: `jobsets`, `workloads`, `pods`, or `events`."""
+        """Return all objects of a kind: `jobsets`, `workloads`, `pods`, `resource_quotas`, or `events`."""
         items: list[Object] = []
         options = {"label_selector": selector, "field_selector": fields}
         given: dict[str, Any] = {name: value for name, value in options.items() if value} | {"limit": _PAGE}
@@ -335,4 +349,6 @@ def _describe(error: Any) -> str:
     line = clean_line(f"{error.status} {error.reason}" + (f": {message}" if message else ""))
     if error.status not in _REMEDIES or _QUOTA in line:
         return explained(line)
+    if error.status == 404 and message.startswith("namespaces "):
+        return f"{line}: create it, or set another `kubernetes.namespace`"
     return f"{line}: {_REMEDIES[error.status]}"

@@ -82,7 +82,7 @@ class LocalExecutor(Executor):
         self._gpus = LocalGpus(resources) if resources.gpus else None
         most = LOCAL_PARALLEL if self._gpus is None else self._gpus.jobs
         self.parallel: int | None = int(max(min(most, fit), 1))
-        self._threads = resources.threads
+        self._threads = resources.threads_per_task
         self._memory_gb = resources.memory_gb
         self._lab = lab
         self._on_exit = on_exit

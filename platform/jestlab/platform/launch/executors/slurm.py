@@ -41,7 +41,7 @@ from jestlab.platform.launch.executors.slurm_batch import (
     script_by_hand,
 )
 from jestlab.platform.launch.executors.slurm_tools import QueueRow
-from jestlab.platform.processes import exit_from_shell
+from jestlab.platform.processes import TIME_LIMIT, exit_from_shell
 from jestlab.platform.spec.resources import Resources, SlurmOptions
 
 COMMENT = "jestlab "
@@ -118,8 +118,12 @@ class SlurmExecutor(Executor):
     # ---- launching
 
     def check(self) -> None:
-        """Raise ExecutorError if Slurm's commands are missing, or its controller doesn't answer."""
+        """Raise ExecutorError if Slurm's controller doesn't answer, or would reject or never start a job."""
         _ = self._config  # which the launch needs anyway
+        resources = self._required_resources()
+        folder = self._batches.folder("check")
+        options = sbatch_options("jestlab-check", COMMENT, folder, 1, resources, self._options)
+        slurm_tools.check_job(options, resources.time_seconds, self._run)
 
     def launch(self, job: Job) -> LaunchedJob:
         """Submit a job, or find the existing one with its name."""
@@ -143,7 +147,7 @@ class SlurmExecutor(Executor):
                 answers |= self._submit(new[start : start + most], resources)
         except ExecutorError as error:
             for job in jobs:
-                answers.setdefault(job.key, type(error)(f"{job.title} was not launched: {error}"))
+                answers.setdefault(job.key, type(error)(f"not launched: {error}"))
         return [answers[job.key] for job in jobs]
 
     def _required_resources(self) -> Resources:
@@ -166,7 +170,7 @@ class SlurmExecutor(Executor):
 
     def _submit(self, jobs: Sequence[Job], resources: Resources) -> dict[JobKey, LaunchedJob]:
         """Submit jobs as one batch. If Slurm's answer is lost, look for them before submitting them again."""
-        inherited = {**passed_on(), **worker_environment(resources.threads, self._lab)}
+        inherited = {**passed_on(), **worker_environment(resources.threads_per_task, self._lab)}
         inherited = {name: value for name, value in inherited.items() if name not in _NOT_PASSED_ON}
         batch = self._batches.write([_with_variables(job, inherited) for job in jobs])
         folder = self._batches.folder(batch)
@@ -205,7 +209,7 @@ class SlurmExecutor(Executor):
         """Return a batch script that users can submit with `sbatch`."""
         resources = self._required_resources()
         folder = self._batches.folder(batch_of([job.key]))
-        job = _with_variables(job, worker_environment(resources.threads, self._lab))
+        job = _with_variables(job, worker_environment(resources.threads_per_task, self._lab))
         return script_by_hand(job, folder, resources, self._options)
 
     # ---- finding
@@ -350,7 +354,8 @@ class SlurmExecutor(Executor):
 
 
 def _with_variables(job: Job, environment: Mapping[str, str]) -> Job:
-    """Return a job with further variables, whose worker doesn't copy its output: the script logs it."""
+    """Return a job with further variables. Slurm ends it in time, and its script logs its output."""
     variables = {**environment, **job.environment}
-    variables.pop(logs.COPIED, None)
+    for name in (logs.COPIED, TIME_LIMIT):
+        variables.pop(name, None)
     return dataclasses.replace(job, environment=variables)

@@ -8,14 +8,15 @@ batch. A batch has a folder `slurm/BATCH` in the lab, which only its owner can r
     N.end          exit code of task N, and the id of its job
     N.out          Slurm's output file of task N
 
-The script runs one process per node. If there are several nodes, `srun` starts the processes and gives each
-its number in a variable of JAX. The script forwards requests to stop: SIGTERM, and SIGUSR1, which Slurm sends
+The script runs one worker per node. If there are several nodes, `srun` starts the workers and gives each its
+number in a variable of JAX. The script forwards requests to stop: SIGTERM, and SIGUSR1, which Slurm sends
 before the time limit. Slurm must not requeue the jobs, because the store records one attempt per job.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,11 +27,13 @@ from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.base import ExecutorUnavailable, Job, JobKey
 from jestlab.platform.processes import EXIT_BUSY, EXIT_STOPPED
-from jestlab.platform.spec.resources import Resources, SlurmOptions
+from jestlab.platform.redaction import without_secrets
+from jestlab.platform.spec.resources import Resources, SlurmOptions, stop_early_seconds
 from jestlab.platform.store.address import STORE
 
 _WAIT_SECONDS = 300
-"""How long other processes may continue after one has ended (`srun --wait`): they may be saving."""
+"""Time after which `srun --wait` ends the other processes once one has ended. Workers end each other sooner:
+those of the other nodes wait for the first one, and end within seconds after it (`store.assistant`)."""
 
 _SCRIPT = """\
 #!/bin/bash
@@ -69,10 +72,10 @@ _SOURCE = f"""\
 . "$here/$task.sh" || leave {EXIT_BUSY}
 rm -f "$here/$task.sh"
 """
-_BY_HAND = f"""\
-: "${{{STORE}:?set it to the URL of the store}}"
-%smkdir -p "$here" "$(dirname "$log")"
+_BY_HAND = """\
+%(variables)smkdir -p "$here" "$(dirname "$log")"
 """
+_REQUIRE_STORE = f': "${{{STORE}:?set it to the URL of the store}}"\n'
 _ADDRESS = """\
 # Slurm's name of the first node, or its address where other nodes can't resolve the name.
 first=$SLURMD_NODENAME
@@ -89,8 +92,6 @@ def sbatch_options(
     """Return the options of `sbatch` for a batch of `count` jobs in a folder; several jobs form an array."""
     memory_mib = resources.memory_gb and max(round(resources.memory_gb * 1e9 / 2**20), 1)
     limit, gpus = resources.time_seconds, resources.gpus or None
-    # Slurm asks a job to stop before its time limit: a tenth of the limit before, between 20 and 120 s.
-    warning = 120 if limit is None else min(max(limit // 10, 20), 120)
     values: dict[str, object] = {
         "job-name": name,
         "comment": comment,
@@ -100,7 +101,7 @@ def sbatch_options(
         "nodes": resources.nodes,
         "ntasks-per-node": 1,
         "cpus-per-task": resources.threads,
-        "signal": f"B:USR1@{warning}",
+        "signal": f"B:USR1@{stop_early_seconds(limit or math.inf):.0f}",
         "array": f"0-{count - 1}" if count > 1 else None,
         "mem": memory_mib and f"{memory_mib}M",
         "time": limit and -(-limit // 60),  # minutes, rounded up as Slurm does
@@ -151,13 +152,18 @@ def script(
 
 
 def script_by_hand(job: Job, folder: Path, resources: Resources, slurm: SlurmOptions) -> str:
-    """Return a complete script that users can submit with `sbatch`; it doesn't contain the store's URL."""
+    """Return a complete script that users can submit with `sbatch`.
+
+    If the store's URL has a password, the script requires it in the environment.
+    """
     ours = ("--comment=", "--chdir=", "--output=")
     options = sbatch_options(job.name, job.title, folder, 1, resources, slurm)
-    options = [option for option in options if not option.startswith(ours)] + ["--output=%x.out"]
+    options = [option for option in options if not option.startswith(ours)] + [f"--output={job.log}"]
     head = "".join(f"#SBATCH {option}\n" for option in options)
-    public = {name: value for name, value in job.environment.items() if name != STORE}
-    return script(folder, resources, slurm, head, _BY_HAND % _sourced(job, public))
+    public = {name: value for name, value in job.environment.items() if without_secrets(value) == value}
+    required = _REQUIRE_STORE if STORE not in public else ""
+    source = _BY_HAND % {"variables": required + _sourced(job, public)}
+    return script(folder, resources, slurm, head, source)
 
 
 # ---- files

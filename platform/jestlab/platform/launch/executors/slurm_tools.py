@@ -6,11 +6,12 @@ stable, but the JSON has changed between versions, and some sites build Slurm wi
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ from jestlab.platform.launch.executors.base import (
 from jestlab.platform.launch.executors.remote import explained, retried
 from jestlab.platform.logs import one_line
 from jestlab.platform.processes import EXIT_COMPLETED, exit_from_shell
-from jestlab.platform.spec.resources import SlurmOptions
+from jestlab.platform.spec.resources import SlurmOptions, parse_duration
 
 # ---- commands
 
@@ -104,6 +105,45 @@ def _translated(command: str, stderr: str) -> ExecutorError:
     return ExecutorError(f"{command}: {explained(line) or 'failed without an error message'}")
 
 
+_NO_NODE = "node configuration is not available"
+_OUT_OF_SERVICE = "--states=down,drain,fail,maint,power_down,reserved"
+_OTHER_JOBS = "violates accounting/qos policy"
+
+
+def check_job(options: Sequence[str], limit_seconds: int | None, run: Callable[..., str] = run) -> None:
+    """Check whether Slurm would accept a job and start it at some time. Submits no job.
+
+    Args:
+        options: The job's options of `sbatch`.
+        limit_seconds: The job's time limit; None for the partition's.
+        run: Runs a command of Slurm.
+
+    Raises:
+        ExecutorUnavailable: Slurm doesn't answer.
+        ExecutorError: The job would be rejected, or exceeds the limits of its partitions.
+    """
+    where = [option for option in options if option.startswith("--partition=")]
+    try:
+        run("sbatch", "--test-only", *options, "--wrap=true")
+    except ExecutorError as error:
+        reason = str(error).lower()
+        # The same reasons are given while suitable nodes are out of service, and while other jobs use up a
+        # limit of the user. Then jobs only wait.
+        waits = _NO_NODE in reason and run("sinfo", "--noheader", "--Node", _OUT_OF_SERVICE, *where)
+        if not waits and _OTHER_JOBS not in reason:
+            raise
+    if limit_seconds is None or any(option.startswith("--qos=") for option in options):  # it may allow more
+        return
+    # Many sites accept jobs with longer limits than a partition's, and never start them.
+    partitions = dict(
+        line.split("|") for line in run("sinfo", "--noheader", "--format=%P|%l", *where).split()
+    )
+    limits = {name: limit for name, limit in partitions.items() if where or name.endswith("*")}
+    if limits and all(limit_seconds > _seconds(limit) for limit in limits.values()):
+        longest = ", ".join(f"{name.rstrip('*')}: {limit}" for name, limit in limits.items())
+        raise ExecutorError(f"`time` is longer than the limit of the partition ({longest}): shorten it")
+
+
 # ---- output
 
 QUEUE_FORMAT = "%i|%T|%S|%r|%k"
@@ -130,6 +170,12 @@ def config(output: str) -> dict[str, str]:
     """Parse the output of `scontrol show config`, lines of KEY = VALUE."""
     pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _seconds(limit: str) -> float:
+    """Parse a time limit of `sinfo`: [[DAYS-]HH:]MM:SS, or `infinite`."""
+    clock = limit if limit.count(":") == 2 else f"0:{limit.zfill(5)}"
+    return parse_duration(clock) if limit[:1].isdigit() else math.inf
 
 
 _STATES: Mapping[JobState, str] = {
@@ -226,8 +272,6 @@ def examine(lab: Lab, options: SlurmOptions, run: Callable[..., str] = run) -> I
         yield False, "a job would be rejected", str(error)
     if lab.remote is not None:
         yield False, f"the lab is at {lab.remote}", "--root DIR: a folder that all nodes share"
-    elif kind := network_file_system(lab.root):
-        yield True, f"the lab is on a network file system ({kind})", ""
-    else:
+    elif network_file_system(lab.root) is None:
         disk = f"the lab {lab.root} is on a disk of this machine"
         yield None, disk, "nodes must see it under the same path"

@@ -80,6 +80,12 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
     def _manifest(self, job: Job, resources: Resources) -> dict[str, Any]:
         return custom_job(job, resources, self._settings)
 
+    def check(self) -> None:
+        """Raise UserError without credentials, or if this user can't use the project or the region."""
+        super().check()
+        jobs = f"projects/{self._settings.project}/locations/{self._settings.region}/customJobs"
+        self._call("vertex can't launch jobs", self._vertex, "GET", jobs, params={"pageSize": 1})
+
     def launch(self, job: Job) -> LaunchedJob:
         """Create a CustomJob, or find the existing one with the job's name and key."""
         body = self.render(job)
@@ -95,7 +101,7 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
                 self._cancel(other["name"])
             return str(oldest["name"])
 
-        return LaunchedJob(self._call(f"{job.title} was not launched", create), job.key)
+        return LaunchedJob(self._call("not launched", create), job.key)
 
     def _named(self, parent: str, job: Job) -> list[Answer]:
         """Return the CustomJobs of a job that aren't canceled, oldest first; launchers may create several."""

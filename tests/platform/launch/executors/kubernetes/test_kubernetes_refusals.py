@@ -1,6 +1,7 @@
 """Refusals of a real cluster: quotas, limits, rights, names, and pages that are too old."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 from tests.cluster.kubernetes.shared import EVENTS, MAY
@@ -47,6 +48,35 @@ def test_reports_why_a_cluster_refuses_pods(cluster):
     status = executor.statuses([started])[started]
     assert status.state == JobState.QUEUED
     assert re.match("FailedCreate: Error creating: .*exceeded quota: few", status.reason)
+
+
+def test_a_check_before_launching_finds_what_would_refuse_all_jobs(cluster):
+    executor = cluster.executor(gpus=2, nodes=2, memory_gb=1)
+    executor.check()
+    limit(cluster, {"requests.nvidia.com/gpu": "3", "count/jobsets.jobset.x-k8s.io": "1"})
+    cluster.executor(gpus=1, nodes=1).launch(cluster.job(NAME))
+    executor.check()  # a used-up quota makes runs wait, and there is no right to read quotas
+    cluster.namespace.allow([*MAY, EVENTS])
+    needed = r"a run needs requests.nvidia.com/gpu=4, .* quota few allows 3: lower `resources`"
+    wait_until(lambda: re.search(needed, str(raised_by(executor.check))))
+    cluster.executor(gpus=1, nodes=2).check()
+    cluster.namespace.allow([])
+    wait_until(lambda: "403 Forbidden" in (line := str(raised_by(executor.check))) and "these rights" in line)
+    assert [found["metadata"]["name"] for found in cluster.namespace.jobsets()] == [NAME]
+    elsewhere = cluster.executor(cluster.settings(namespace="nowhere"))
+    cluster.kubeconfig.write_bytes(cluster.cluster.kubeconfig.read_bytes())  # of an administrator
+    elsewhere._clients.clear()
+    line = str(raised_by(elsewhere.check))
+    assert "404" in line
+    assert "create it, or set another `kubernetes.namespace`" in line
+
+
+def raised_by(act: Callable[[], None]) -> ExecutorError | None:
+    try:
+        act()
+    except ExecutorError as error:
+        return error
+    return None
 
 
 @pytest.mark.parametrize("resource", ["jobsets", "pods", "pods/log"])

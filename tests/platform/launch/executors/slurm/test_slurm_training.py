@@ -1,20 +1,14 @@
 """The quickstart, shrunk, trained by jobs of a real Slurm cluster."""
 
+import functools
 import json
 import os
 import subprocess
-from contextlib import closing
 
 import labs_support as labs
 import pytest
 from tests.docs_support import SHRUNK
 from tests.waiting import wait_until
-
-from jestlab.platform.lab.lab import Lab
-from jestlab.platform.planning import recording
-from jestlab.platform.planning.plan import plan
-from jestlab.platform.spec.load import load
-from jestlab.platform.store.store import Store
 
 
 @pytest.mark.smoke
@@ -30,14 +24,21 @@ def test_the_quickstart_trains_in_slurm(lab):
     assert all(0.0 <= row["score_mean"] <= 1.0 for row in table["rows"])
 
 
-def test_a_rendered_script_can_be_submitted_by_hand(lab, tmp_path):
-    study, url = lab.study({"one": {"steps": 5}}), Lab.find(lab.root).store_url
-    with closing(Store.open(url)) as store:
-        recording.record(store, plan(load(str(study))))
+def test_rendered_scripts_can_be_submitted_as_they_are(lab, tmp_path):
+    study = lab.study({"one": {"steps": 5}, "two": {"steps": 6, "needs": ["one"]}})
     rendered = labs.here("launch", study, "--render", tmp_path / "jobs", root=lab.root)
     assert rendered.returncode == 0, rendered.stderr
-    [script] = (tmp_path / "jobs").glob("*.sbatch")
-    environment = {**os.environ, **labs.variables(lab.root), "JESTLAB_STORE": url}
-    subprocess.run(["sbatch", script], check=True, env=environment, cwd=tmp_path, capture_output=True)
+    assert "2 manifests" in rendered.stdout
     lab.hurry()
-    wait_until(lambda: lab.attempts() == [("COMPLETED", "")], 60.0)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+    environment["PYTHONPATH"] = labs.variables(lab.root)["PYTHONPATH"]  # of the toy programs
+    submit = functools.partial(subprocess.run, env=environment, cwd="/", capture_output=True, text=True)
+    done = submit(["bash", tmp_path / "jobs" / "submit.sh"])
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: lab.attempts() == [("COMPLETED", "")] * 2, 90.0)
+    assert all("attempt 1" in log.read_text() for log in lab.root.glob("runs/*/log.txt"))
+    for script in (tmp_path / "jobs").glob("*.sbatch"):
+        job = submit(["sbatch", "--parsable", script], check=True).stdout.strip()
+        shown = ("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T")
+        wait_until(lambda shown=shown: lab.cluster.tool(*shown).strip() == "COMPLETED", 60.0)  # type: ignore[misc]
+    assert lab.attempts() == [("COMPLETED", "")] * 2  # completed runs aren't repeated
