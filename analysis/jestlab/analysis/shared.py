@@ -1,7 +1,7 @@
 """A store in a folder that several machines share, such as one on NFS, without a database server.
 
-The folder holds the store's transactions, in order. Each machine applies them to a SQLite file of its own, on
-a local disk, and reads that copy. Only the platform writes: see `jestlab.platform.store.shared`.
+The folder holds the store's transactions, in order. Each machine applies them to a SQLite file on a local
+disk, and reads that copy. Only the platform writes: see `jestlab.platform.store.shared`.
 
     results.shared/
         id                          random; a store that replaces this one has another id
@@ -9,9 +9,9 @@ a local disk, and reads that copy. Only the platform writes: see `jestlab.platfo
         log/000000004/4711.json     transaction 4711: see `Transaction`
         base/4000.db                the store after transaction 4000, as one SQLite file
 
-What the file system has to guarantee: a file that is closed on one machine and then opened on another has its
-whole content (NFS's close-to-open consistency), and `link` fails if the name exists. A new file may become
-visible late elsewhere: readers then see an older state of the store, and writers try again.
+The file system has to guarantee two things: a file that is closed on one machine and then opened on another
+has its whole content (NFS's close-to-open consistency), and `link` fails if the name exists. A new file may
+become visible late on other machines: readers then see an older state of the store, and writers try again.
 """
 
 from __future__ import annotations
