@@ -19,7 +19,7 @@ from sqlalchemy import select
 from jestlab.analysis.files import write_whole
 from jestlab.analysis.provenance.code import OWN_PROGRAMS
 from jestlab.analysis.shared import is_shared
-from jestlab.platform import logs, reports
+from jestlab.platform import dependencies, logs, reports
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab, network_file_system
 from jestlab.platform.lab.settings import Settings
@@ -408,6 +408,7 @@ def _prepare(
     resources, settings, wakeup = study.resources, Settings.find(), threading.Event()
     name = executors.choose(options.on, resources, settings)
     executor = executors.get(name, resources, settings, lab, wakeup.set)
+    dependencies.check(name)
     _check_store(lab, executor)
     if is_first:  # later rounds wait until the executor is available again
         executor.check()
