@@ -53,6 +53,10 @@ NOT_RUN = {
         "jestlab db backup before.db": _DATABASE,
         "CREATE ROLE reader LOGIN PASSWORD 'choose one';": _DATABASE,
     },
+    "how-to/shared-store.md": {
+        "jestlab doctor --root /group/lab": "needs a cluster with Slurm",
+        "mkdir /group/lab && chgrp vision /group/lab && chmod 2775 /group/lab": "needs a shared folder",
+    },
     "how-to/slurm.md": {"jestlab doctor": "needs a cluster with Slurm"},
     "how-to/tpu.md": {"pip install 'jestlab[gcs]'": "needs a bucket"},
     "how-to/web-ui.md": {
@@ -70,7 +74,7 @@ _EXTENSIONS = tuple(f"how-to/extend-{kind}.md" for kind in ("selection", "traini
 FILES_FROM = {"how-to/extend-package.md": _EXTENSIONS, "how-to/weights.md": ("how-to/data.md",)}
 """Page → pages whose files it uses."""
 
-WITH_TORCH = ("../README.md", "how-to/pytorch.md")
+WITH_TORCH = ("../README.md", "how-to/pytorch.md", "how-to/several-nodes.md")
 """Pages that run PyTorch."""
 
 LAUNCH = "jestlab launch quickstart"
@@ -89,7 +93,8 @@ SLOW = (
     "explanation/provenance.md",
     *(f"how-to/{job}.md" for job in ("budgets", "ci", "data", "import-runs", "monitor")),
     *(f"how-to/{job}.md" for job in ("other-programs", "paper-figures", "postgresql", "pytorch", "query")),
-    *(f"how-to/{job}.md" for job in ("scaling", "seeds", "share", "weights", "workstation")),
+    *(f"how-to/{job}.md" for job in ("scaling", "seeds", "several-nodes", "share", "shared-store")),
+    *(f"how-to/{job}.md" for job in ("weights", "workstation")),
     "reference/troubleshooting.md",
 )
 """Pages that launch studies: `make test-all` runs their examples, `make test` those of the other pages."""
