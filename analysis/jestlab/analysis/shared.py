@@ -298,7 +298,10 @@ def read(path: Path) -> bytes | None:
 
 
 def scratch() -> Path:
-    """Return the local folder for copies; PermissionError if other users can write to it."""
+    """Return the local folder for copies; PermissionError if other users can write to it.
+
+    `jestlab.models.data.files`, which analysis can't import, makes another folder in the same way.
+    """
     if given := os.environ.get(SCRATCH):
         return Path(given).absolute()
     folder = Path(tempfile.gettempdir()) / f"jestlab-scratch-{os.geteuid()}"

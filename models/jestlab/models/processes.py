@@ -19,7 +19,7 @@ class Place(NamedTuple):
         number: Number of this process, from 0.
         size: Number of processes.
         address: Name or IP address of the first one's machine.
-        port: Port for their use on that machine; 0 if there are no others.
+        port: Port for their use on that machine; 0 if this is the only process.
     """
 
     number: int = 0
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 def place() -> Place:
-    """Return the place of this process; that of an only one if the launcher leaves it to JAX.
+    """Return the place of this process, as if it were the only one if the launcher leaves it to JAX.
 
     Raises:
         ValueError: Only some of the variables are set.

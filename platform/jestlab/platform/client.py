@@ -33,11 +33,11 @@ contains RANK and it isn't 0, write nothing. The messages are:
 
 Answers are JSON lines as well. One process reads them from the path in JESTLAB_REPLIES: {"type": "flushed",
 "id": 7}, and {"type": "stop"} just before SIGTERM, when the run must stop. Other processes only get SIGTERM.
-A writer that is faster than the
-store blocks. Messages written before the command ends are never lost. A second report at the same step
-replaces the first. A later attempt replaces the reports of earlier attempts after the step from which it
-resumed. Its first message states that step if it is progress. If values come first, the attempt started from
-the beginning if earlier attempts left no files in the run's folder, and otherwise one step before the values.
+A writer that is faster than the store blocks. Messages written before the command ends are never lost. A
+second report at the same step replaces the first. A later attempt replaces the reports of earlier attempts
+after the step from which it resumed. Its first message states that step if it is progress. If values come
+first, the attempt started from the beginning if earlier attempts left no files in the run's folder, and
+otherwise one step before the values.
 """
 
 from __future__ import annotations

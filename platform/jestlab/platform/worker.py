@@ -191,14 +191,13 @@ def _run(options: argparse.Namespace, stop: Stop, clock: PhaseClock) -> int:
     keeper = synced or LocalFolder()
     with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
         if assists:
-            code = options.code
-            return _guarded(
-                lambda: _assist(lab, store, code.applied(run, lab) if code else run, options.attempt, stop)
-            )
-        code = _guarded(lambda: _attempt(lab, store, run, options.attempt, stop, keeper, clock, options.code))
-    if synced and code != EXIT_BUSY:
+            return _guarded(lambda: _assist(lab, store, run, options.attempt, stop, options.code))
+        status = _guarded(
+            lambda: _attempt(lab, store, run, options.attempt, stop, keeper, clock, options.code)
+        )
+    if synced and status != EXIT_BUSY:
         synced.show()
-    return code
+    return status
 
 
 def _guarded(work: Callable[[], int]) -> int:
@@ -369,7 +368,9 @@ def _wanted(run: RunRecord, studies: Sequence[tuple[str, dict[str, Any]]]) -> pr
     )
 
 
-def _assist(lab: Lab, store: Store, run: RunRecord, number: int | None, stop: Stop) -> int:
+def _assist(
+    lab: Lab, store: Store, run: RunRecord, number: int | None, stop: Stop, code: ShippedCode | None
+) -> int:
     """Compute together with the run's first process, which has the attempt and writes its results.
 
     Ends soon after the attempt has ended, and ends the attempt if the program fails here.
@@ -378,6 +379,8 @@ def _assist(lab: Lab, store: Store, run: RunRecord, number: int | None, stop: St
         return EXIT_COMPLETED
     if stop.requested():
         return EXIT_STOPPED
+    if code is not None:
+        run = code.applied(run, lab)
     _log_to_standard_error()
     attempt = AssistedAttempt(store, run.fingerprint, number)
     stop.asked = attempt.stop_requested
@@ -386,14 +389,14 @@ def _assist(lab: Lab, store: Store, run: RunRecord, number: int | None, stop: St
         context.resume = None
     with closing(attempt):
         try:
-            code, reason = _outcome(stop, lambda: _execute(lab, run, context), lab.root)
+            status, reason = _outcome(stop, lambda: _execute(lab, run, context), lab.root)
         finally:
             _end_descendants()
-        if code in (EXIT_FAILED, EXIT_REFUSED):
-            stop.patiently(lambda: attempt.fail(reason, code))
-        elif code == EXIT_COMPLETED:
+        if status in (EXIT_FAILED, EXIT_REFUSED):
+            stop.patiently(lambda: attempt.fail(reason, status))
+        elif status == EXIT_COMPLETED:
             attempt.wait()  # Slurm would end the first process some time after another has ended
-    return code
+    return status
 
 
 def _context(

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mounts_support import shared_folder
-from sqlalchemy import delete, select
+from sqlalchemy import delete, insert, select
 
 import jestlab.analysis.shared as reading
 import jestlab.platform.store.shared as writing
@@ -30,7 +30,7 @@ from jestlab.analysis.shared import SCRATCH, LocalCopy
 from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable
 from jestlab.platform.store import leases
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import LauncherRow
+from jestlab.platform.store.tables import LauncherRow, MetricNameRow
 
 
 class Machine:
@@ -99,6 +99,15 @@ def test_machines_see_the_transactions_of_each_other(machines):
         query.frame(there.url, sql="SELECT * FROM v_experiments")
         with closing(sqlite3.connect(there.copy().file)) as connection:
             assert connection.execute("SELECT count(*) FROM launcher").fetchone() == (4,)
+
+
+def test_one_insert_of_several_rows_is_repeated_as_one(machines):
+    here, there = machines
+    rows = [{"name": name} for name in ("loss", "accuracy")]
+    with here.here(), closing(Store.open(here.url)) as store, store.writing() as connection:
+        ids = connection.execute(insert(MetricNameRow).returning(MetricNameRow.id), rows).scalars().all()
+    assert len(ids) == 2
+    assert here.content() == there.content()
 
 
 def test_a_writer_that_paused_until_others_took_over_changes_nothing(machines):

@@ -294,7 +294,7 @@ def _save_base(copy: LocalCopy, number: int) -> None:
         saved.execute("PRAGMA journal_mode = DELETE")
     target.parent.mkdir(exist_ok=True)
     with _unpublished(target.parent, whole.read_bytes()) as partial:
-        os.link(partial, target)
+        _link(partial, target)  # another process whose lock was removed may have done the same
     whole.unlink()
     *old, first_kept, _ = [0, *bases, number]
     for base in old:

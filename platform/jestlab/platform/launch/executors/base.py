@@ -15,7 +15,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from jestlab.platform import dependencies
 from jestlab.platform.errors import UserError
 from jestlab.platform.processes import EXIT_COMPLETED, describe_exit
 
@@ -211,7 +210,7 @@ class Executor(Protocol):
 
         The service doesn't answer, or would reject a job. A job that would only wait must not be refused.
         """
-        dependencies.check(self.name)
+        return
 
     def room(self) -> int | None:
         """Return the number of further jobs that can start now; None for any number."""

@@ -73,7 +73,6 @@ class KubernetesExecutor(CloudExecutor[KubernetesSettings]):
 
     def check(self) -> None:
         """Raise UserError if the cluster doesn't answer, would reject a job, or a quota forbids its pods."""
-        super().check()
         call = functools.partial(self._call, "kubernetes can't launch jobs")
         context, namespace, body = call(self._context), self._settings.namespace, self.render(PROBE)
         try:

@@ -82,7 +82,6 @@ class VertexExecutor(CloudExecutor[VertexSettings]):
 
     def check(self) -> None:
         """Raise UserError without credentials, or if this user can't use the project or the region."""
-        super().check()
         jobs = f"projects/{self._settings.project}/locations/{self._settings.region}/customJobs"
         self._call("vertex can't launch jobs", self._vertex, "GET", jobs, params={"pageSize": 1})
 
