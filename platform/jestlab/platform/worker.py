@@ -379,17 +379,20 @@ def _assist(
         return EXIT_COMPLETED
     if stop.requested():
         return EXIT_STOPPED
-    if code is not None:
-        run = code.applied(run, lab)
     _log_to_standard_error()
     attempt = AssistedAttempt(store, run.fingerprint, number)
     stop.asked = attempt.stop_requested
-    context = _context(lab, run, Tracker(), stop)
-    if number == 1:  # the first process may have written files already
-        context.resume = None
+
+    def execute() -> None:
+        located = run if code is None else code.applied(run, lab)
+        context = _context(lab, located, Tracker(), stop)
+        if number == 1:  # the first process may have written files already
+            context.resume = None
+        _execute(lab, located, context)
+
     with closing(attempt):
         try:
-            status, reason = _outcome(stop, lambda: _execute(lab, run, context), lab.root)
+            status, reason = _outcome(stop, execute, lab.root)
         finally:
             _end_descendants()
         if status in (EXIT_FAILED, EXIT_REFUSED):
