@@ -5,6 +5,7 @@ import os
 import sqlite3
 from contextlib import closing
 from datetime import timedelta
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import labs_support as labs
@@ -26,6 +27,11 @@ def _nothing_configured(tmp_path, monkeypatch):
     for name in ("JESTLAB_CONFIG", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    free_disk(monkeypatch, 1e12)  # that of this machine may be full
+
+
+def free_disk(monkeypatch, free):
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
 
 
 @pytest.fixture
@@ -62,6 +68,15 @@ def test_a_lab_is_ok_before_and_after_its_first_launch_and_nothing_is_written(la
     stores.attempt(store, ahead, RunState.RUNNING, started=now() + timedelta(minutes=5))
     _, clock = doctor._store(lab)
     assert clock.level == "warning" and "NTP" in clock.remedy
+
+
+@pytest.mark.parametrize(("free", "level"), [(5e9, "ok"), (4.9e9, "warning"), (1e8, "broken")])
+def test_free_disk(lab, monkeypatch, free, level):
+    free_disk(monkeypatch, free)
+    found = examined(lab)["disk"]
+    assert found.level == level
+    assert ("jestlab gc" in found.remedy) == (level != "ok")
+    assert found.found == f"{free / 1e9:.1f} GB free at {lab.root}"
 
 
 def test_prints_text_and_json_and_fails_with_a_problem(tmp_path):
