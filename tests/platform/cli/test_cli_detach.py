@@ -56,7 +56,8 @@ def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(detached_root, tmp
 def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, monkeypatch, jestlab):
     spec = labs.write_study(tmp_path, runs={"uniform": {}})
     monkeypatch.setattr(detached, "_COMMAND", "import sys; sys.exit('jestlab: refused')")
-    assert jestlab("launch", spec, "--detach", code=1) == "jestlab: refused\n"
+    for words in ([spec, "--detach"], ["--detach", spec], ["--detach=process", spec]):
+        assert jestlab("launch", *words, code=1) == "jestlab: refused\n"
     jestlab("launch", spec, "--detach", "--json", code=2)
 
 

@@ -41,7 +41,18 @@ _no_reports = click.option("--no-reports", "reports", is_flag=True, flag_value=F
 _lab_json = lab_json_options("Print one JSON object at the end, and progress to standard error.")
 
 
+_DETACH = "--detach"
+
+
+class _LaunchCommand(click.Command):
+    """A command whose option `--detach` may have a value, but only after `=`: SPEC may follow it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [f"{_DETACH}=process" if word == _DETACH else word for word in args])
+
+
 @click.command(
+    cls=_LaunchCommand,
     epilog=examples(
         "launch quickstart",
         "launch quickstart --set seeds=1 --parallel 4",
@@ -50,7 +61,7 @@ _lab_json = lab_json_options("Print one JSON object at the end, and progress to 
         "launch my_study.yaml --rerun-changed",
         "launch my_study.yaml --decide",
         "launch my_study.yaml --detach",
-    )
+    ),
 )
 @spec_options
 @model_flags(LaunchOptions, exclude=["runs", "reports"])
@@ -58,7 +69,8 @@ _lab_json = lab_json_options("Print one JSON object at the end, and progress to 
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", type=SPEC_RUN, metavar="[RUN]...", nargs=-1)
 @decide_option
-@click.option("--detach", is_flag=True, help="Run in the background and return once started.")
+@click.option(_DETACH, type=click.Choice(["process"]), metavar="[=process]",
+              help="Run in the background and return once started.")  # fmt: skip
 @_no_reports
 @_lab_json
 def launch_command(
@@ -67,7 +79,7 @@ def launch_command(
     lab: Lab,
     given: dict[str, Any],
     render: Path | None,
-    detach: bool,
+    detach: str | None,
     as_json: bool,
     **more: Any,
 ) -> int:
@@ -168,7 +180,7 @@ def _launch_detached(lab: Lab, study: StudySpec) -> int:
     from jestlab.platform.whoami import host_name
 
     words = click.get_current_context().find_root().obj
-    launched = detached.start(lab, study.name, [word for word in words if word != "--detach"])
+    launched = detached.start(lab, study.name, [word for word in words if not word.startswith(_DETACH)])
     if launched.exit_code is not None:  # the launch was refused, or had nothing to run
         output = launched.log.read_text(encoding="utf-8", errors="replace")
         say(output.rstrip("\n"), err=launched.exit_code != 0)
