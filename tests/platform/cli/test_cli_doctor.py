@@ -31,7 +31,7 @@ def _nothing_configured(tmp_path, monkeypatch):
 
 
 def free_disk(monkeypatch, free):
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
 
 
 @pytest.fixture

@@ -90,6 +90,8 @@ FREE = [
     (run(PENDING), seen(), StartAttempt()),
     (run(BLOCKED), seen(needs=[("reference", COMPLETED)]), StartAttempt()),
     (run(BLOCKED), seen(needs=[("reference", None)]), Wait()),
+    (run(BLOCKED), seen(needs=[("reference", None)], can_queue=True), StartAttempt()),
+    (run(BLOCKED), seen(needs=[("a", FAILED)], can_queue=True), skipped("depends on a, which is FAILED")),
     (run(BLOCKED), seen(needs=[("reference", None), ("reference", COMPLETED)]), Wait()),
     (run(BLOCKED), seen(needs=[("a", None), ("b", FAILED)]), skipped("depends on b, which is FAILED")),
     (run(BLOCKED), seen(needs=[("a", CANCELLED)]), skipped("depends on a, which is CANCELLED")),

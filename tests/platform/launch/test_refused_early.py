@@ -41,6 +41,22 @@ def test_an_unreachable_cluster_refuses_24_runs_in_one_line(unreachable, tmp_pat
     assert not (tmp_path / "lab").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "study", "refused"),
+    [
+        (["--on", "local"], {}, "--detach=dependencies requires --on slurm"),
+        (["--on", "slurm", "--parallel", "2"], {}, "parallel: requires a launcher"),
+        (["--on", "slurm", "--fail-fast"], {"resources": {"parallel": 2}}, "parallel, fail_fast: requires"),
+    ],
+)
+def test_what_requires_a_launcher_is_refused_without_one(root, tmp_path, words, study, refused):
+    done = labs.here(
+        "launch", labs.write_study(tmp_path, **study), "--detach=dependencies", *words, root=root
+    )
+    assert done.returncode == 1 and refused in done.stderr, done.stderr
+    assert not root.exists()
+
+
 class Rejecting(Scripted):
     """Accepts the check, and rejects all jobs."""
 

@@ -5,7 +5,6 @@ The launcher is imported inside functions, because the import takes a second: `-
 
 from __future__ import annotations
 
-import functools
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -61,16 +60,18 @@ class _LaunchCommand(click.Command):
         "launch my_study.yaml --rerun-changed",
         "launch my_study.yaml --decide",
         "launch my_study.yaml --detach",
+        "launch my_study.yaml --on slurm --detach=dependencies",
     ),
 )
 @spec_options
-@model_flags(LaunchOptions, exclude=["runs", "reports"])
+@model_flags(LaunchOptions, exclude=["runs", "reports", "ahead"])
 @click.option("--render", type=FOLDER, metavar="DIR",
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", type=SPEC_RUN, metavar="[RUN]...", nargs=-1)
 @decide_option
-@click.option(_DETACH, type=click.Choice(["process"]), metavar="[=process]",
-              help="Run in the background and return once started.")  # fmt: skip
+@click.option(_DETACH, type=click.Choice(["process", "dependencies"]), metavar="[=WAY]",
+              help="Return once started: continue in a process on this machine (the default), or submit all "
+                   "runs as jobs that Slurm starts after their dependencies.")  # fmt: skip
 @_no_reports
 @_lab_json
 def launch_command(
@@ -89,21 +90,22 @@ def launch_command(
     are followed. Ctrl-C stops all runs, each at a checkpoint. Exit code: 0 if all runs are completed, 130 if
     interrupted, otherwise 1.
     """
-    from jestlab.platform.cli.outcome import show_result
+    from jestlab.platform.cli.outcome import show_result, show_submitted
     from jestlab.platform.launch import session
     from jestlab.platform.launch.display import display
 
-    options = validated(LaunchOptions, given | more)
-    if detach:
-        if as_json or render is not None:
-            raise click.UsageError("--detach can't be combined with --json or --render")
+    options = validated(LaunchOptions, given | more | {"ahead": detach == "dependencies"})
+    if detach and (as_json or render is not None):
+        raise click.UsageError("--detach can't be combined with --json or --render")
+    if detach == "process":
         return _launch_detached(lab, study)
     if render is not None:
         written = session.render(lab, study, options, render, display(study.name, sys.stderr))
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
         return 0
     listener = display(study.name, sys.stderr if as_json else None)
-    return show_result(lab, session.launch(lab, study, options, listener), as_json)
+    result = session.launch(lab, study, options, listener)
+    return show_submitted(result) if options.ahead else show_result(lab, result, as_json)
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
@@ -142,7 +144,6 @@ def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
     restart them. Exit code: 0 if all runs have stopped, 1 if any is still running.
     """
     from jestlab.platform.cli import naming
-    from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import controller, executors
     from jestlab.platform.launch.display import display
     from jestlab.platform.store import leases
@@ -157,10 +158,8 @@ def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
         if row.program != ADOPTED and row.state != RunState.COMPLETED  # imported runs can't be stopped here
     }
     leases.request_stop(store, list(rows), f"cancelled by {user_name()} on {host_name()}")
-    settings = Settings.find()
     outcome = controller.launch(
-        lab, store, named.experiment, list(rows.values()),
-        functools.cache(lambda name: executors.get(name, None, settings, lab)),
+        lab, store, named.experiment, list(rows.values()), executors.finders(lab),
         options=ControllerOptions(at_once=now, launches=False),
         listener=display(named.experiment, sys.stderr if as_json else None, "to cancel"),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from jestlab.platform.cli import naming
 from jestlab.platform.cli.completion import EXPERIMENT, SUBJECT
 from jestlab.platform.cli.options import examples, lab_json_options, same_lab_options
 from jestlab.platform.cli.output import print_json, say, show
-from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import display
 from jestlab.platform.launch.status import STARTING, RunStatus, Watch, read_status, reason_lines
@@ -272,7 +272,7 @@ def watch_command(experiment: str, *, once: bool, as_json: bool, lab: Lab) -> in
     Ends when all runs have ended, or when none is running and no launcher is alive; Ctrl-C ends only the
     display. Exit code: 1 if any run is FAILED, CANCELLED, PREEMPTED, or SKIPPED; otherwise 0.
     """
-    watch = Watch(naming.existing_store(lab), experiment)
+    watch = _watch(naming.existing_store(lab), experiment, lab)
     if once or as_json or not sys.stdout.isatty():
         rows = watch.update()
         show(as_json, [row.as_data() for row in rows], watch_lines(rows, lab))
@@ -282,6 +282,17 @@ def watch_command(experiment: str, *, once: bool, as_json: bool, lab: Lab) -> in
     return 1 if any(row.run.state in failed for row in rows) else 0
 
 
+def _watch(store: Store, experiment: str, lab: Lab) -> Watch:
+    """Return the watch of an experiment, which also ends attempts whose jobs ended without a launcher."""
+
+    def look_after() -> None:
+        from jestlab.platform.launch import session  # slow, and seldom needed
+
+        session.look_after(lab, experiment)
+
+    return Watch(store, experiment, look_after)
+
+
 def _watch_live(watch: Watch, lab: Lab) -> list[RunStatus]:
     """Redraw the table until the launch has ended; return the last rows."""
     from rich.live import Live
@@ -289,8 +300,8 @@ def _watch_live(watch: Watch, lab: Lab) -> list[RunStatus]:
     rows: list[RunStatus] = []
     with Live(refresh_per_second=4, screen=False) as live:
         for update in watch.follow():
-            error = [one_line(str(update))] if isinstance(update, StoreUnreachable) else []
-            rows = rows if isinstance(update, StoreUnreachable) else update
+            error = [one_line(str(update))] if isinstance(update, UserError) else []
+            rows = rows if isinstance(update, UserError) else update
             blocks = [*watch_lines(rows, lab, live.console.height), *error]
             live.update(Text.from_ansi(render(blocks, width(), has_styles()), no_wrap=True))
     return rows
@@ -322,7 +333,7 @@ def attach_command(experiment: str, *, as_json: bool, lab: Lab) -> int:
 
     with closing(naming.existing_store(lab)) as store:
         try:
-            rows = _attach(Watch(store, experiment), experiment, sys.stderr if as_json else sys.stdout)
+            rows = _attach(_watch(store, experiment, lab), experiment, sys.stderr if as_json else sys.stdout)
         except KeyboardInterrupt:
             command = f"jestlab attach {naming.shell_name(experiment)}{same_lab_options()}"
             say(f"the launch continues: {command} shows it again, jestlab cancel stops it", err=as_json)
@@ -334,6 +345,8 @@ def attach_command(experiment: str, *, as_json: bool, lab: Lab) -> int:
         else:
             for each in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
                 say(["", *result_blocks(each, "in the reports"), ""])
+            if is_complete and not (lab.reports / experiment).exists():  # no launcher has written them
+                say(f"reports: jestlab report {naming.shell_name(experiment)}{same_lab_options()}", fit=False)
             if not is_complete:
                 say(state_counts(counts))
     return 0 if is_complete else 1
@@ -350,7 +363,7 @@ def _attach(watch: Watch, experiment: str, stream: IO[str]) -> list[RunStatus]:
     done_before: set[str] | None = None  # runs that were completed at the first update
     try:
         for update in watch.follow():
-            if isinstance(update, StoreUnreachable):
+            if isinstance(update, UserError):
                 continue
             rows, unique = update, [row for row in update if not row.is_repeat]
             if done_before is None:

@@ -53,6 +53,7 @@ def job_of(
     is_local: bool,
     options: ControllerOptions | None = None,
     claimed: bool = True,
+    after: Sequence[LaunchedJob] = (),
 ) -> Job:
     """Return the job for an attempt at a run of the study `title`.
 
@@ -82,6 +83,7 @@ def job_of(
         key=key,
         labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
         imports=programs.imports_of(run.program),
+        after=after,
     )
 
 
@@ -231,8 +233,14 @@ class Claiming:
 
     # ---- launch
 
-    def launch(self, claimed: Sequence[Claimed]) -> bool:
+    def launch(
+        self, claimed: Sequence[Claimed], after: Callable[[Target], Sequence[LaunchedJob] | None]
+    ) -> bool:
         """Launch claimed attempts together, and store their handles. End attempts that fail to launch.
+
+        Args:
+            claimed: The attempts.
+            after: Returns the jobs that must complete before the job of a run starts.
 
         Returns:
             Whether any attempt failed to launch.
@@ -242,7 +250,12 @@ class Claiming:
         jobs = []
         for run, log, claim in claimed:
             key = JobKey(launcher.store_id, run.fingerprint, claim.number, claim.token)
-            jobs.append(job_of(launcher.lab, launcher.title, run, key, log, executor.here, launcher.options))
+            jobs.append(
+                job_of(
+                    launcher.lab, launcher.title, run, key, log, executor.here, launcher.options,
+                    after=after(run) or (),
+                )
+            )  # fmt: skip
         results: Sequence[LaunchedJob | ExecutorError]
         try:
             if launcher.stopping is not None:

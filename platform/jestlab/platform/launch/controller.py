@@ -21,6 +21,7 @@ from jestlab.platform.launch.claiming import Claimed, Claiming
 from jestlab.platform.launch.concurrency import map_parallel
 from jestlab.platform.launch.display import EXAMPLES, Listener
 from jestlab.platform.launch.executors import Executors
+from jestlab.platform.launch.executors.base import LaunchedJob
 from jestlab.platform.launch.liveness import Launcher, Liveness, Termination
 from jestlab.platform.launch.options import ControllerOptions
 from jestlab.platform.launch.outcome import LaunchOutcome
@@ -181,10 +182,17 @@ class _Controller:
         if self._store_lost:
             self._listener.note("the store can be reached again")
             self._store_lost = False
-        if claimed and self._claiming.launch(claimed):
+        if claimed and self._claiming.launch(claimed, self._jobs_of_dependencies):
             self._wakeup.set()
-        over = self.over_budget or len(self._final) == len(self._runs)
+        over = self.over_budget or len(self._final) == len(self._runs) or self._is_submitted()
         return over or ((self._launcher.at_once or self._disk_full) and self._should_give_up())
+
+    def _is_submitted(self) -> bool:
+        """Return whether a launch that submits jobs ahead has nothing left to submit."""
+        if not self._options.ahead or not self._options.launches:
+            return self._options.ahead and not self._wakeup.is_set()
+        left = [self._standings[fingerprint].lease for fingerprint in self._runs.keys() - self._final.keys()]
+        return all(lease is not None and lease.is_live and lease.handle is not None for lease in left)
 
     def _reconcile(self) -> Sequence[Claimed]:
         """Read the runs, act, and claim runs that can start; return the claimed attempts, to be launched."""
@@ -266,6 +274,7 @@ class _Controller:
             needs=[self._dependency(needed) for needed in target.needs.values()],
             stopping=self._launcher.stopping,
             now=at,
+            can_queue=self._options.ahead and self._jobs_of_dependencies(target) is not None,
             other_lab=self._launcher.other_lab(run.lease) if run.is_live else None,
             missing=self._missing_files(target),
         )
@@ -277,6 +286,20 @@ class _Controller:
         run = self._external_standings.get(fingerprint)
         is_open = run is None or not run.state.is_terminal or run.state == RunState.PREEMPTED
         return self._title(fingerprint), None if run is None or is_open else run.state
+
+    def _jobs_of_dependencies(self, target: Target) -> list[LaunchedJob] | None:
+        """Return the jobs of incomplete dependencies; None if one has no job on this launch's executor."""
+        jobs = []
+        for fingerprint in target.needs.values():
+            run = self._standings.get(fingerprint) or self._external_standings.get(fingerprint)
+            if run is not None and run.state == RunState.COMPLETED:
+                continue
+            if run is None or run.lease is None or not run.is_live or run.lease.executor != self._options.on:
+                return None
+            if (job := LaunchedJob.of(self._launcher.store_id, run.lease)) is None:
+                return None
+            jobs.append(job)
+        return jobs
 
     def _title(self, fingerprint: str) -> str:
         target = self._runs.get(fingerprint)

@@ -246,6 +246,8 @@ def liveness_warning(lease: Lease | None, at: datetime) -> str | None:
         return None
     if lease.executor == "local" and lease.handle and is_running(lease.handle) is False:
         return "its process has vanished: relaunch to resume"
+    if lease.is_submitted and lease.state == RunState.PENDING:  # waits in a queue, perhaps for days
+        return None
     silent = (at - lease.heartbeat_at).total_seconds()
     if silent <= SILENT_SECONDS:
         return None

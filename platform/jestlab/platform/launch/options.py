@@ -64,6 +64,11 @@ class LaunchOptions(RetryOptions):
     rerun_retracted: bool = option(
         "Rerun retracted runs, or the given ones, and all runs that depend on them.", False
     )
+    ahead: bool = option(
+        "Submit all jobs at once, each to start after its dependencies have completed, and don't wait for "
+        "them (only on slurm).",
+        False,
+    )
     runs: Names = option("Names of the only runs to rerun; default: all.", ())
     replace: bool = option("Replace an experiment of this name that belongs to another study or user.", False)
 
@@ -86,7 +91,7 @@ class ControllerOptions(LaunchOptions):
         tasks_per_node: Number of processes of a command on each of its machines.
         time_seconds: Time limit of each job; None for no limit.
         at_once: Kill runs that have to stop, instead of giving them time to save a checkpoint.
-        launches: Start runs; if False, only wait for live attempts or stop them.
+        launches: Start runs; if False, only wait for live attempts or stop them; if `ahead`, don't wait.
         record: Information about the code and environment that attempts store.
         code: Fingerprint → the worker's argument for the shipped code, for runs with such code.
         since: Time after which chip-hours of all attempts in the store count toward the limit; None for now.

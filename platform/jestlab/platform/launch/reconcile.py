@@ -109,6 +109,7 @@ class Observation(Signs):
         needs: Title and final state of each run that it depends on; None for a state that is not final.
         stopping: Why this controller stops all runs; None if it doesn't.
         now: Current time, by the clock of the store's rows.
+        can_queue: Whether the run's job can wait in the queue for the jobs of its dependencies.
         other_lab: Address of the lab with the files of the last attempt, if it is another lab.
         missing: Why files of a dependency are missing here; None if all exist.
     """
@@ -116,6 +117,7 @@ class Observation(Signs):
     needs: Sequence[tuple[str, RunState | None]]
     stopping: str | None
     now: datetime
+    can_queue: bool = False
     other_lab: str | None = None
     missing: str | None = None
 
@@ -202,7 +204,7 @@ def _decide_idle(run: Standing, seen: Observation, rules: RetryRules) -> Action:
     for title, state in seen.needs:
         if state == RunState.CANCELLED:
             return _settle(run, RunState.SKIPPED, f"depends on {title}, which is {state}")
-    if any(state != RunState.COMPLETED for _, state in seen.needs):
+    if any(state != RunState.COMPLETED for _, state in seen.needs) and not seen.can_queue:
         return Wait()
     if seen.missing is not None:
         return _settle(run, RunState.SKIPPED, seen.missing)

@@ -5,7 +5,6 @@ This module doesn't print or exit: it reports events to a listener, and returns 
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -73,9 +72,28 @@ def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listene
         if not result.outcome.launched:
             all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
             listener.note(all_completed if result.runs else "nothing to run: the spec defines no runs")
+        if options.ahead:
+            return result
         result = _report(lab, result, options, listener)
         messages.ended(result)
     return result
+
+
+def look_after(lab: Lab, experiment: str) -> None:
+    """End the attempts of an experiment whose jobs have ended unnoticed, because no launcher is alive."""
+    from jestlab.platform.launch import controller
+
+    with closing(Store.open(lab.store_url, create=False)) as store:
+        runs = store.runs(experiment)
+        fingerprints = [run.fingerprint for run in runs]
+        standings, needs = leases.standings(store, fingerprints), store.needs(fingerprints)
+        begun = [
+            replace(run, needs={need: need for need in needs.get(run.fingerprint, {})})
+            for run in runs
+            if run.state.is_terminal or standings[run.fingerprint].is_live
+        ]
+        options = ControllerOptions(launches=False, ahead=True, retries=0)
+        controller.launch(lab, store, experiment, begun, executors.finders(lab), options=options)
 
 
 def retry(
@@ -232,6 +250,8 @@ class _Session:
         self._shipping = Shipping(lab, study.resources.code, listener.note)
         self._in_rounds = deciding.has_open_seeds(study)
         self._full_plan = plan_study(lab, study, options)  # raises the study's errors before writing
+        if options.ahead:
+            self._check_ahead()
 
     def run(self) -> LaunchResult:
         """Run all rounds, and return the combined result."""
@@ -249,6 +269,16 @@ class _Session:
             return replace(result, outcome=replace(result.outcome, stopped=stopped, over_budget=over_budget))
         return result
 
+    def _check_ahead(self) -> None:
+        """Raise UserError if only a launcher could do what the launch requires."""
+        required = {
+            "parallel": self._options.parallel or self._study.resources.parallel,
+            "fail_fast": self._options.fail_fast,
+            "rounds of claims with open seeds": self._in_rounds,
+        }
+        if needed := [name for name, is_required in required.items() if is_required]:
+            raise UserError(f"{', '.join(needed)}: requires a launcher, such as --detach=slurm")
+
     def _first_round(self, full_plan: Plan) -> Plan:
         """Return the plan of the first round, with the runs of all rounds that were launched earlier."""
         if not self._in_rounds:
@@ -258,6 +288,10 @@ class _Session:
 
     def _next_round(self, plan: Plan, outcome: LaunchOutcome) -> Plan | None:
         """Return the plan of the next round; None after the last one."""
+        if self._options.ahead:
+            for line in waiting_lines(plan):
+                self._listener.note(line)
+            return None
         incomplete = outcome.exit_code and (self._options.fail_fast or not self._in_rounds)
         if outcome.interrupted or outcome.stopped or incomplete:
             return None
@@ -414,8 +448,11 @@ def _prepare(
         executor.check()
     more = {"on": name, "record": settings.record, "code": shipping.arguments(runs), "since": since}
     given = _completed(options, resources, more)
-    # For attempts of earlier launches.
-    others = functools.cache(lambda other: executors.get(other, None, settings, lab))
+    if given.ahead and not executor.starts_in_order:
+        raise UserError(
+            f"jobs on {name} can't wait for each other: --detach=dependencies requires --on slurm"
+        )
+    others = executors.finders(lab)  # for attempts of earlier launches
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:
         if not store.rows(select(AttemptRow.id).limit(1)):

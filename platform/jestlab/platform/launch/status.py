@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jestlab.analysis import units
-from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import EXAMPLES
 from jestlab.platform.launch.liveness import any_launcher_alive, liveness_warning
@@ -40,6 +41,7 @@ LOSS, FLOPS = "loss", "flops_total"
 
 _QUIET_UPDATES = 4  # consecutive updates without active runs after which a launch counts as ended
 _PAUSE_SECONDS = 1.0  # between two updates
+_LOOK_SECONDS = 10.0  # between two looks at jobs without a launcher
 STARTING = "starting"
 """Reason of a run whose job was launched, but whose worker has not reported yet."""
 
@@ -178,7 +180,10 @@ class Watch:
         launched_at: Time of the last launch, as of the last update.
     """
 
-    def __init__(self, store: Store, experiment: str) -> None:
+    def __init__(self, store: Store, experiment: str, look_after: Callable[[], None] | None = None) -> None:
+        """Prepare to follow an experiment; `look_after` ends its attempts whose jobs ended unnoticed."""
+        self._look_after = look_after
+        self._looked_at = -math.inf
         self._store = store
         self._experiment = experiment
         self.launched_at = self._changed_at = datetime.min
@@ -205,22 +210,26 @@ class Watch:
         self._read_seconds = self._read_at - began
         return self._rows
 
-    def follow(self) -> Iterator[list[RunStatus] | StoreUnreachable]:
-        """Yield the status of all runs until the launch has ended; if the store is unreachable, the error.
+    def follow(self) -> Iterator[list[RunStatus] | UserError]:
+        """Yield the status of all runs until the launch has ended; if it can't be read, the error.
 
         The launch has ended if all runs are completed. It also counts as ended if in several consecutive
-        updates all runs have ended, or none is running and no launcher is alive. One such update isn't
-        enough, because a run that has ended may be retried soon.
+        updates all runs have ended, or no launcher is alive, and no run is running or has a job in a queue.
+        One such update isn't enough, because a run that has ended may be retried soon.
         """
         quiet = 0
         while quiet < _QUIET_UPDATES:
             try:
                 rows = self.update()
                 states = {row.run.state for row in rows}
+                is_submitted = any(row.lease is not None and row.lease.is_submitted for row in rows)
+                is_launched = any_launcher_alive(leases.heartbeats(self._store), now())
+                if is_submitted and not is_launched:
+                    self._look()
                 may_run = any(not state.is_terminal for state in states) and (
-                    RunState.RUNNING in states or any_launcher_alive(leases.heartbeats(self._store), now())
+                    RunState.RUNNING in states or is_launched or is_submitted
                 )
-            except StoreUnreachable as error:
+            except UserError as error:
                 yield error
             else:
                 yield rows
@@ -228,6 +237,13 @@ class Watch:
                     return
                 quiet = 0 if may_run else quiet + 1
             time.sleep(_PAUSE_SECONDS)
+
+    def _look(self) -> None:
+        """Call `look_after` if enough time has passed since the last call; never again after an error."""
+        if self._look_after is not None and time.monotonic() > self._looked_at + _LOOK_SECONDS:
+            look_after, self._look_after = self._look_after, None
+            look_after()
+            self._look_after, self._looked_at = look_after, time.monotonic()
 
 
 # ---- waiting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -95,7 +95,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run of an experiment in a list."""
+    """A run of an experiment in a list; only some lists have the fingerprints of its dependencies."""
 
     fingerprint: str
     name: str
@@ -110,11 +110,7 @@ class RunSummary:
     started_at: datetime | None
     ended_at: datetime | None
     program: str
-
-    @property
-    def needs(self) -> Mapping[str, str]:
-        """No dependencies: a list leaves them out."""
-        return {}
+    needs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,6 +166,11 @@ class Lease:
     def is_live(self) -> bool:
         """Whether the attempt holds the run."""
         return self.state in LIVE
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether it is live, and an executor other than `local` has its job."""
+        return self.is_live and self.handle is not None and self.executor != "local"
 
 
 @dataclass(frozen=True)

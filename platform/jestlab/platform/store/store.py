@@ -263,7 +263,8 @@ class Store:
         Raises:
             UserError: No such experiment; the message suggests a name.
         """
-        names = ("run" if name == "name" else name for name in RunSummary.__dataclass_fields__)
+        fields = (name for name in RunSummary.__dataclass_fields__ if name != "needs")
+        names = ("run" if name == "name" else name for name in fields)
         columns = (column(name, DateTime) if name.endswith("_at") else column(name) for name in names)
         query: Any = select(column("position"), *columns).select_from(table("v_runs"))
         query = query.where(column("experiment") == experiment)

@@ -16,6 +16,7 @@ A custom executor needs no change of jestlab: see `custom`. To add a built-in ex
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pkgutil import resolve_name
 
@@ -80,3 +81,9 @@ def get(
     if resources is not None and resources.on in (None, name):
         options = {**options, **resources.options}
     return custom.create(name, lab, resources, on_exit, options)
+
+
+def finders(lab: Lab) -> Executors:
+    """Return a function that creates executors, by name, which can only find and stop jobs."""
+    settings = Settings.find()
+    return functools.cache(lambda name: get(name, None, settings, lab))

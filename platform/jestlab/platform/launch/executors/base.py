@@ -130,6 +130,7 @@ class Job:
         imports: Modules that are slow to import and that all jobs of this kind import. An executor may fork
             the job from a process that has already imported them.
         module: Module to execute.
+        after: Jobs that must complete before this one starts. If one fails, this job is cancelled.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Job:
     labels: Mapping[str, str] = field(default_factory=dict)
     imports: Sequence[str] = ()
     module: str = "jestlab.platform.worker"
+    after: Sequence[LaunchedJob] = ()
 
     @property
     def command(self) -> list[str]:
@@ -189,6 +191,7 @@ class Executor(Protocol):
             checked when a study is planned, and the executor writes their output to `Job.log`.
         shares_folders: Whether jobs on other machines see this machine's folders under the same paths, as on
             Slurm. Such jobs may use a SQLite store too, unless it is on a network file system.
+        starts_in_order: Whether a job can wait in the queue for others (`Job.after`).
         supports_nodes: Whether a job can have several machines (`Resources.nodes`). The executor starts the
             worker on each, with `JAX_COORDINATOR_ADDRESS` (host:port of the first), `JAX_NUM_PROCESSES`, and
             `JAX_PROCESS_ID` (from 0).
@@ -200,6 +203,7 @@ class Executor(Protocol):
     name: str
     here: bool = False
     shares_folders: bool = False
+    starts_in_order: bool = False
     supports_nodes: bool = False
     chips: int = 0
     parallel: int | None = None

@@ -81,6 +81,7 @@ class SlurmExecutor(Executor):
 
     name = "slurm"
     shares_folders = True
+    starts_in_order = True
     grace_seconds = 90.0
     answer_seconds = 60.0
 
@@ -143,8 +144,13 @@ class SlurmExecutor(Executor):
             new = [job for job in jobs if job.key not in answers]
             limits = {"MaxArraySize": "1001", "MaxJobCount": "10000"} | self._config
             most = max(min(int(limits["MaxArraySize"]), int(limits["MaxJobCount"])) - 1, 1)
-            for start in range(0, len(new), most):
-                answers |= self._submit(new[start : start + most], resources)
+            together: dict[tuple[str, ...], list[Job]] = {}
+            for job in new:
+                after = sorted({self._here(other).id for other in job.after})
+                together.setdefault(tuple(after), []).append(job)
+            for after_ids, group in together.items():
+                for start in range(0, len(group), most):
+                    answers |= self._submit(group[start : start + most], after_ids, resources)
         except ExecutorError as error:
             for job in jobs:
                 answers.setdefault(job.key, type(error)(f"not launched: {error}"))
@@ -168,7 +174,9 @@ class SlurmExecutor(Executor):
                 launched[job.key] = self._launched(job, queue[task].id, task)
         return launched
 
-    def _submit(self, jobs: Sequence[Job], resources: Resources) -> dict[JobKey, LaunchedJob]:
+    def _submit(
+        self, jobs: Sequence[Job], after: Sequence[str], resources: Resources
+    ) -> dict[JobKey, LaunchedJob]:
         """Submit jobs as one batch. If Slurm's answer is lost, look for them before submitting them again."""
         inherited = {**passed_on(), **worker_environment(resources.threads_per_task, self._lab)}
         inherited = {name: value for name, value in inherited.items() if name not in _NOT_PASSED_ON}
@@ -176,7 +184,8 @@ class SlurmExecutor(Executor):
         folder = self._batches.folder(batch)
         several = len(jobs) > 1
         name = f"jestlab-{jobs[0].key.store[:6]}-{batch[:8]}" if several else jobs[0].name
-        options = sbatch_options(name, f"{COMMENT}{batch}", folder, len(jobs), resources, self._options)
+        comment = f"{COMMENT}{batch}"
+        options = sbatch_options(name, comment, folder, len(jobs), resources, self._options, after)
         text = script(folder, resources, self._options)
         tried = False
 

@@ -87,9 +87,18 @@ export JAX_NUM_PROCESSES=$SLURM_NNODES
 
 
 def sbatch_options(
-    name: str, comment: str, folder: Path, count: int, resources: Resources, slurm: SlurmOptions
+    name: str,
+    comment: str,
+    folder: Path,
+    count: int,
+    resources: Resources,
+    slurm: SlurmOptions,
+    after: Sequence[str] = (),
 ) -> list[str]:
-    """Return the options of `sbatch` for a batch of `count` jobs in a folder; several jobs form an array."""
+    """Return the options of `sbatch` for a batch of `count` jobs in a folder; several jobs form an array.
+
+    They start after the jobs with the ids `after` have completed.
+    """
     memory_mib = resources.memory_gb and max(round(resources.memory_gb * 1e9 / 2**20), 1)
     limit, gpus = resources.time_seconds, resources.gpus or None
     values: dict[str, object] = {
@@ -111,6 +120,8 @@ def sbatch_options(
         "account": slurm.account,
         "qos": slurm.qos,
         "constraint": slurm.constraint,
+        "dependency": f"afterok:{':'.join(after)}" if after else None,
+        "kill-on-invalid-dep": "yes" if after else None,
     }
     options = [f"--{key}={value}" for key, value in values.items() if value is not None]
     return [*options, "--no-requeue", *(["--exclusive"] if slurm.exclusive else []), *slurm.options]
