@@ -1,6 +1,7 @@
 """Pods run the code that a launch has shipped: the user's folder is gone before they start.
 
 The study is that of docs/how-to/kubernetes.md, and the image in one test that of docs/how-to/container.md.
+Another study trains with PyTorch's DistributedDataParallel in two pods.
 """
 
 import gzip
@@ -9,7 +10,7 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,13 @@ SCORES = "SELECT run, dataset, metric, value FROM v_evaluations ORDER BY run"
 class Launched:
     """A launch whose pods start when the user's folder has moved away."""
 
-    def __init__(self, root: Path, folder: Path, namespace: Namespace, nodes: int) -> None:
+    def __init__(
+        self, root: Path, folder: Path, namespace: Namespace, nodes: int, files: Mapping[str, str]
+    ) -> None:
         spec = folder / "project" / "exp" / "fit.yaml"
         spec.parent.mkdir(parents=True)
-        for name in ("fit.py", "fit.yaml"):
-            (spec.parent / name).write_text(PAGE[name])
+        for name, text in files.items():
+            (spec.parent / name).write_text(text)
         self.lab = Lab.find(root)
         self.folder = folder
         self._store = Store.open(self.lab.store_url)
@@ -84,18 +87,21 @@ class Launched:
         settings = Settings(namespace=self._namespace.name, store_secret=secret, root=root)
         resources = self._plan.study.resources.model_copy(update={"image": IMAGE})
         executor = KubernetesExecutor(settings, resources)
-        options = ControllerOptions(on="kubernetes", retries=0, code=self._code)
+        options = ControllerOptions(
+            on="kubernetes", retries=0, code=self._code, tasks_per_node=resources.tasks_per_node
+        )
         return launch(self.lab, self._store, "fit", self._plan.runs, lambda _: executor, options=options)
 
 
 @pytest.fixture
 def launched(
     root: Path, tmp_path: Path, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[int], Launched]:
+) -> Callable[..., Launched]:
     pytest.importorskip("torch", reason="no PyTorch (make oracles)")
     kubeconfig = namespace.kubeconfig(tmp_path / "kubeconfig")
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubeconfig))
-    return lambda nodes: Launched(root, tmp_path, namespace, nodes)
+    fit = {name: PAGE[name] for name in ("fit.py", "fit.yaml")}
+    return lambda nodes, files=fit, name="": Launched(root / name, tmp_path / name, namespace, nodes, files)
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -114,6 +120,35 @@ def test_every_pod_gets_the_code_and_attempts_record_it(launched, tmp_path, node
     folders = list(tmp_path.glob("scratch-*/code/[!.]*"))
     assert [folder.name for folder in folders] == [digest] * nodes * 2
     assert all((folder / "fit.py").read_text() == PAGE["fit.py"] for folder in folders)
+
+
+DDP = """
+name: fit
+program: command
+base: {command: %(command)s, steps: 20}
+metrics: {}
+resources: {on: kubernetes, code: copy, tasks_per_node: %(tasks)d}
+runs: {ddp: {}}
+"""
+SCRIPT = Path(labs.__file__).with_name("ddp.py").read_text()
+TORCHRUN = "[python, -m, torch.distributed.run, --nproc-per-node, '%d', ddp.py]"
+
+
+def test_two_pods_of_two_processes_train_like_one_process(launched, tmp_path):
+    weights = []
+    cases = [(1, 1, TORCHRUN % 1), (2, 2, "[python, ddp.py]"), (2, 1, TORCHRUN % 2)]
+    for name, (nodes, tasks, command) in zip("123", cases, strict=True):
+        spec = DDP % {"command": command, "tasks": tasks}
+        study = launched(nodes, {"ddp.py": SCRIPT, "fit.yaml": spec}, name)
+        (study.lab.root / "hurry").touch()
+        scratch = f"{tmp_path}/{name}/scratch-${{JESTLAB_TEST_POD}}"
+        scores = study.run(f'#!/bin/sh\nJESTLAB_SCRATCH={scratch} exec {sys.executable} "$@"\n')
+        assert [score[2] for score in scores] == ["0", "1", "2", "3"]
+        weights.append([score[3] for score in scores])
+        assert study.rows("SELECT state FROM attempt") == [("COMPLETED",)]
+        assert len(list(study.lab.root.glob("runs/*/rank-*"))) == (1 if nodes == 1 else 4)
+    assert weights[1] == pytest.approx(weights[0], abs=1e-6)
+    assert weights[2] == pytest.approx(weights[0], abs=1e-6)
 
 
 IN_THE_IMAGE = """#!{python}

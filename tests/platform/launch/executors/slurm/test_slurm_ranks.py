@@ -17,7 +17,7 @@ from jestlab.platform.processes import start_of
 
 pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("ddp.py")
+SCRIPT = Path(labs.__file__).with_name("ddp.py")
 PLAIN = [sys.executable, str(SCRIPT)]
 TORCHRUN = [str(Path(sys.executable).with_name("torchrun")), "--nproc-per-node", "2", str(SCRIPT)]
 SCORES = "SELECT run, name, value FROM v_evaluations"
