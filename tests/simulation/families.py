@@ -15,8 +15,7 @@ import numpy.typing as npt
 from tests.simulation.studies import DRAWS, Draw, Floats, Row, losing
 
 from jestlab.analysis.claims.evidence import Sample
-from jestlab.analysis.claims.family import TestName
-from jestlab.analysis.claims.signed_rank import LAST
+from jestlab.analysis.claims.family import MOST_RANKED, TestName
 from jestlab.analysis.colors import PALETTE, REFERENCE
 
 Flags = npt.NDArray[np.bool_]
@@ -65,25 +64,25 @@ class Kind:
 
 
 def _independent(generator: np.random.Generator, draw: Draw, studies: int) -> Floats:
-    return draw(generator, (studies, CLAIMS, LAST))
+    return draw(generator, (studies, CLAIMS, MOST_RANKED))
 
 
 def _shared(generator: np.random.Generator, draw: Draw, studies: int) -> Floats:
     """Compare five variants with each baseline."""
-    baselines = np.repeat(draw(generator, (studies, CLAIMS // 5, LAST)), 5, axis=1)
-    return draw(generator, (studies, CLAIMS, LAST)) - baselines
+    baselines = np.repeat(draw(generator, (studies, CLAIMS // 5, MOST_RANKED)), 5, axis=1)
+    return draw(generator, (studies, CLAIMS, MOST_RANKED)) - baselines
 
 
 def _mirrored(generator: np.random.Generator, draw: Draw, studies: int) -> Floats:
     """State every second claim again the other way round."""
-    values = draw(generator, (studies, CLAIMS, LAST))
+    values = draw(generator, (studies, CLAIMS, MOST_RANKED))
     values[:, 1::2] = -values[:, : CLAIMS - 1 : 2]
     return values
 
 
 def _diverging(generator: np.random.Generator, draw: Draw, studies: int) -> Floats:
     """Lose a fifth of the runs of one label: those with the lowest values diverge."""
-    return losing(draw, 0.2, -np.inf, the_worst=True)(generator, (studies, CLAIMS, LAST))
+    return losing(draw, 0.2, -np.inf, the_worst=True)(generator, (studies, CLAIMS, MOST_RANKED))
 
 
 _NULL = np.zeros(CLAIMS)
@@ -127,7 +126,7 @@ def verdicts(
         is_true: Whether each claim is true, [claims].
         has_rate: Whether the rate of wrong verdicts is bounded; if not, the family-wise error.
     """
-    sample = Sample((), "above", limit=RATE, at_most=LAST, test=test)
+    sample = Sample((), "above", limit=RATE, at_most=MOST_RANKED, test=test)
     holds, fails = sample.test_all(values)
     p_values = np.minimum(holds, fails)
     ranked = np.sort(p_values, axis=1)
@@ -149,7 +148,7 @@ _RULES: dict[str, tuple[TestName, bool]] = {
 def by_seeds(studies: int) -> list[Row]:
     """Count decided claims after each seed, if 45 of 55 have differences of 0.6 to 4.4 deviations."""
     effects = np.where(np.arange(CLAIMS) < 45, np.linspace(0.6, 5.2, CLAIMS), 0.0)
-    values = DRAWS["normal"](np.random.default_rng(0), (studies, CLAIMS, LAST)) + effects[:, None]
+    values = DRAWS["normal"](np.random.default_rng(0), (studies, CLAIMS, MOST_RANKED)) + effects[:, None]
     rows: list[Row] = []
     for rule, (test, has_rate) in _RULES.items():
         decided = verdicts(values, effects > 0, test, has_rate=has_rate)[1].mean(axis=0)
@@ -167,7 +166,7 @@ def figure(rows: list[Row], path: Path) -> None:
         axes.plot(*zip(*points, strict=True), color=color.light, marker="o", ms=3, label=rule)
     axes.axhline(45, color="black", lw=1, ls="--")
     axes.text(1, 45.5, "claims with a difference", va="bottom")
-    axes.set(xlabel="seeds", ylabel="decided claims of 55", ylim=(0, 50), xticks=range(2, LAST + 1, 2))
+    axes.set(xlabel="seeds", ylabel="decided claims of 55", ylim=(0, 50), xticks=range(2, MOST_RANKED + 1, 2))
     axes.legend(loc="lower right", frameon=False)
     plot.savefig(path, dpi=110)
 

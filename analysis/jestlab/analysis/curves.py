@@ -9,18 +9,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
+from .frames import Frames
 from .intervals import half_widths
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from .frames import Frames
 
 CROSSING = "where the interpolated curve first crosses it"
 """In words, which point of a curve counts: see `crossing`."""
@@ -46,9 +44,6 @@ def score_curves(
     Raises:
         ValueError: The scope is unknown.
     """
-    import numpy as np
-    import pandas as pd
-
     check_scope(scope)
     averaged = list(frames.averaged if metrics is None else metrics)
     curves = frames.scores.copy()
@@ -123,8 +118,6 @@ def speedups(curves: pd.DataFrame, baseline: str, sign: float = 1.0) -> pd.DataF
         effort to match), and `fewer_<effort>` (the effort of the baseline divided by that of the run;
         infinite if the latter is 0).
     """
-    import numpy as np
-
     score = sign * curves["score"].to_numpy()
     has_score = np.isfinite(score)
     is_complete = (curves["final"] & (has_score | curves["diverged"])).to_numpy()
@@ -184,9 +177,6 @@ def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"]) -> pd.Da
         high (the ends of the interval; the mean for a single seed), final (bool: the last point, of completed
         runs).
     """
-    import numpy as np
-    import pandas as pd
-
     known = curves.dropna(subset=["score", effort])
     seed, step, score = (known[name].to_numpy() for name in ("seed", "step", "score"))
     efforts = known[effort].to_numpy(float)
@@ -277,8 +267,6 @@ def thinned(x: NDArray[np.generic], y: NDArray[np.floating], width: int) -> NDAr
     Returns:
         intp [≤ 5 · width], indices of the kept points, ascending; all n if n ≤ 4 · width.
     """
-    import numpy as np
-
     if len(x) <= 4 * width:
         return np.arange(len(x))
     along = x.astype(np.float64) - float(x[0])

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
 
 CONFIDENCE = 0.95
@@ -50,8 +51,6 @@ def of_groups(values: pd.Series[float], groups: pd.Series[Any] | list[pd.Series[
     NaN values are left out. The std and the ends of a single value are NaN. Values are scaled by a power of
     two, which is exact, so that sums and squares don't overflow or underflow.
     """
-    import numpy as np
-
     largest = values.abs().where(values.abs() < math.inf).groupby(groups).transform("max").fillna(1.0)
     exponents = np.frexp(largest)[1]
     scaled = np.ldexp(values, -exponents).groupby(groups, sort=False)
@@ -76,8 +75,6 @@ def half_widths(
     Returns:
         [m]; NaN where n < 2.
     """
-    import numpy as np
-
     sizes = np.asarray(n, float)
     if not (sizes > 1).any():
         return np.full(sizes.shape, math.nan)

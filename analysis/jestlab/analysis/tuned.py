@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from .claims.best import refusal, stand_ins
-from .claims.claim import SCORE, SPIKES
-from .claims.measures import LOSS, Measures
+from .claims.claim import LOSS, SCORE, SPIKES
+from .claims.measures import Measures
 from .colors import numbered
 from .curves import score_curves
 from .errors import NotYet, RequestError
 from .frames import Frames, in_words
 from .results import Snapshot
 from .units import some
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BestOf = Mapping[str, Any]
 """`of`: names of labels or runs, `by`: the metric that chooses one of them in each seed."""

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.simulation.studies import DRAWS, simulated, slack, until_decided
 
+from jestlab.analysis.claims.family import MOST_RANKED
 from jestlab.analysis.claims.sign_test import SIGN
-from jestlab.analysis.claims.signed_rank import LAST, SIGNED_RANK
+from jestlab.analysis.claims.signed_rank import SIGNED_RANK
 
 TESTS = (SIGN, SIGNED_RANK)
 LEVELS = (0.05, 0.025, 0.05 / 8, 0.05 / 55)
 
 numbers = st.integers(-64, 64).map(lambda n: n / 16)
-differences = st.lists(numbers, min_size=1, max_size=LAST).map(np.array)
+differences = st.lists(numbers, min_size=1, max_size=MOST_RANKED).map(np.array)
 
 
 def p_value(test, values, threshold, is_once=False):
@@ -44,14 +45,19 @@ def test_the_p_value_never_rises_with_further_seeds(values, test):
 @pytest.mark.parametrize("claims", [1, 8])
 def test_few_studies_are_wrong(test, claims):
     judge, draw = partial(until_decided, test=test), DRAWS["heavy-tailed (t of 2)"]
-    found = simulated(draw, judge, studies=4_000, claims=claims, seeds=LAST)
+    found = simulated(draw, judge, studies=4_000, claims=claims, seeds=MOST_RANKED)
     assert 0.025 < found.wrong <= 0.05 + slack(4_000)  # nor is power wasted
 
 
 def test_the_signed_rank_test_finds_more_than_the_sign_test():
     sign, ranked = (
         simulated(
-            DRAWS["normal"], partial(until_decided, test=test), studies=500, claims=8, seeds=LAST, effect=1.0
+            DRAWS["normal"],
+            partial(until_decided, test=test),
+            studies=500,
+            claims=8,
+            seeds=MOST_RANKED,
+            effect=1.0,
         )
         for test in TESTS
     )

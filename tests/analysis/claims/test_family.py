@@ -8,8 +8,8 @@ from tests.simulation import families
 from tests.simulation.studies import DRAWS, slack
 
 from jestlab.analysis.claims import Family, Until
+from jestlab.analysis.claims.family import MOST_RANKED
 from jestlab.analysis.claims.judged import Judging
-from jestlab.analysis.claims.signed_rank import LAST
 
 p_values = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=30)
 
@@ -57,7 +57,7 @@ def test_more_evidence_for_a_claim_undecides_no_other(found, data):
 
 @pytest.mark.parametrize("test", ["sign", "signed_rank"])
 def test_the_simulation_judges_like_the_product(test):
-    values = np.random.default_rng(2).normal(1.0, 1.0, size=(4, families.CLAIMS, LAST))
+    values = np.random.default_rng(2).normal(1.0, 1.0, size=(4, families.CLAIMS, MOST_RANKED))
     is_true = np.arange(families.CLAIMS) % 3 > 0
     wrong, verdicts = families.verdicts(values, is_true, test)
     judging = Judging(

@@ -30,7 +30,7 @@ def test_one_look_equals_scipy_s_exact_test(values):
 def test_looks_after_every_seed_cover_all_orders_and_signs(monkeypatch):
     """By brute force over all 720 orders and 64 signs of six seeds."""
     last = 6
-    monkeypatch.setattr(signed_rank, "LAST", last)
+    monkeypatch.setattr(signed_rank, "MOST_RANKED", last)
     table = signed_rank.all_looks.__wrapped__()
     orders = np.array([*itertools.permutations(range(1, last + 1))], float)
     signs = np.array([*itertools.product((-1.0, 1.0), repeat=last)])

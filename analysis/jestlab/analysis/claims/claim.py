@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -18,17 +18,16 @@ from pydantic import (
     model_validator,
 )
 
+from ..costs import Scope
 from ..results import Snapshot, opens_store
 from .family import MOST_SEEDS, USUAL_SEEDS, Family
 from .part import Part
-
-if TYPE_CHECKING:
-    from ..costs import Scope
 
 SCORE = "score"
 AT_FLOPS = "score_at_flops"
 AT_SECONDS = "score_at_seconds"
 SPIKES = "loss_spikes"
+LOSS = "loss"  # the metric in which spikes are counted
 AFTER = re.compile(r"score_after_(0?\.[0-9]+|1(?:\.0*)?)")
 """Pattern of measures such as "score_after_0.5": the score after half of the examples."""
 

@@ -6,7 +6,9 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ..frames import DIVERGED, LOST, in_words
 from ..intervals import Gap, gap_of
@@ -17,9 +19,6 @@ from .claim import Claim, Study
 from .evidence import Relation
 from .ladder import sizes_of, weights_of
 from .measures import Measures, Place, Term, Value
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MAX_NAMED = 4  # labels in a message
 
@@ -88,8 +87,6 @@ class Contrast:
         One row for each run and measure: experiment, label, seed, fingerprint, value (of the measure),
         weight, and difference (weight × value).
         """
-        import pandas as pd
-
         parts = [
             {
                 "experiment": self.experiment, "label": self.runs[label, seed].label, "seed": seed,

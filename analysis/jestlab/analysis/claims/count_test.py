@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
-    Floats = npt.NDArray[np.float64]
-    Counts = npt.NDArray[np.int_]
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int_]
 
 SPENDING = 1.25
 """The exponent in the module's docstring."""
@@ -59,8 +57,6 @@ class CountTest:
         Returns:
             [..., seeds].
         """
-        import numpy as np
-
         counts = np.zeros(values.shape, int)
         for n in range(1, values.shape[-1] + 1):
             points = self.points(values[..., :n])
@@ -79,8 +75,6 @@ class CountTest:
         Returns:
             The lowest p-value of the looks so far, [..., seeds].
         """
-        import numpy as np
-
         against, seeds = self.against(values, threshold, inclusive), values.shape[-1]
         if not is_once:
             found = self.all_looks()[np.arange(1, seeds + 1), against]

@@ -18,21 +18,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+import numpy as np
 
 from ..intervals import moments, tail
+from .count_test import CountTest, Floats
 from .family import USUAL_SEEDS, TestName
 from .forecast import NO_FORECAST, Forecast, ended, futures
 from .sign_test import SIGN
 from .signed_rank import SIGNED_RANK
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from .count_test import CountTest
-
-    Floats = npt.NDArray[np.float64]
 
 Verdict = Literal["holds", "does not hold", "undecided", "not run"]
 
@@ -88,8 +83,6 @@ class Sample:
     @cached_property
     def values(self) -> Floats:
         """The differences of all seeds that count."""
-        import numpy as np
-
         return np.array(self.differences[: self.at_most], float)
 
     @property
@@ -109,8 +102,6 @@ class Sample:
             level: Maximum probability that the verdict is wrong at any look, at most `limit`.
             outlook: The level that forecasts assume; `level` by default.
         """
-        import numpy as np
-
         holds, fails = self._p_values
         p_values = np.minimum(holds, fails)
         decided = np.flatnonzero(p_values <= level)
@@ -157,8 +148,6 @@ class Sample:
             [2, ..., seeds]: the p-values of "holds" and "does not hold" at any look so far. A difference that
             isn't near may be on either side, so that p-value is doubled.
         """
-        import numpy as np
-
         near = self.within
         if self.relation == "near":
             holds = np.maximum(self._above(values, -near, True), self._above(-values, -near, True))
@@ -189,8 +178,6 @@ def planned(effect: float, level: float, at_most: int, test: TestName | None) ->
 
 def _student(values: Floats, threshold: float, is_inclusive: bool) -> Floats:
     """Test by Student's t if the mean is above a threshold: the p-value after all seeds, 1 at other looks."""
-    import numpy as np
-
     p_values = np.ones(len(values))
     if len(values) > 1:
         mean, std = moments(values.tolist())
@@ -201,8 +188,6 @@ def _student(values: Floats, threshold: float, is_inclusive: bool) -> Floats:
 
 def agreeing(differences: Sequence[float] | Floats, relation: Relation, within: float) -> int:
     """Count the differences that agree with a claim."""
-    import numpy as np
-
     values = np.asarray(differences, float)
     if relation == "near":
         return int((abs(values) <= within).sum())

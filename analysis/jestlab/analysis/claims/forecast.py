@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from ..intervals import moments
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
+from .count_test import Floats
 
 _DRAWS = 1000  # futures; the standard error of a probability is at most 1.6%
 _FAR = 1e300  # a difference more extreme than any measured one
@@ -47,8 +44,6 @@ def _draws(most: int) -> tuple[Floats, Floats, Floats]:
 
     Normal draws are in pairs of opposite sign, so that negated differences have the same forecast.
     """
-    import numpy as np
-
     generator = np.random.default_rng(0)
     uniform = generator.uniform(size=(_DRAWS // 2, 1))
     normals = generator.normal(size=(_DRAWS // 2, most + 1))
@@ -67,7 +62,6 @@ def futures(values: Floats, most: int, effect: float | None = None) -> Floats:
         [future, most]: first the most extreme futures (all further differences far above, far below, or 0),
         then the drawn ones; with fewer than two seeds, only the extreme ones.
     """
-    import numpy as np
     from scipy.special import chdtri
 
     n = len(values)
@@ -93,8 +87,6 @@ def ended(p_values: Floats, level: float, seeds: int) -> Forecast:
         level: Level of the claim.
         seeds: Number of seeds so far.
     """
-    import numpy as np
-
     most = p_values.shape[1]
     is_decided = p_values <= level
     ends = np.where(is_decided.any(axis=1), is_decided.argmax(axis=1) + 1, most)

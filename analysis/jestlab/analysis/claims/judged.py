@@ -6,15 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from .claim import Claim, Until
 from .contrast import Contrast
 from .evidence import VERDICTS, Evidence, Relation, Sample, Verdict, agreeing
 from .family import USUAL_SEEDS, Family
-
-if TYPE_CHECKING:
-    from .registration import Registration
+from .registration import Registration
 
 Label = tuple[str, str]
 """A study and the label of one of its runs."""

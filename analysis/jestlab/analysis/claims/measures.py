@@ -6,19 +6,17 @@ import math
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
 
 from ..curves import score_curves
 from ..efforts import Effort
 from ..errors import NotYet
+from ..frames import Frames
 from ..metrics import UNKNOWN, Metric, Metrics
 from ..results import Snapshot
-from .claim import AFTER, AT_FLOPS, AT_SECONDS, SCORE, SPIKES, Study, is_score
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..frames import Frames
+from .claim import AFTER, AT_FLOPS, AT_SECONDS, LOSS, SCORE, SPIKES, Study, is_score
 
 Place = tuple[str, int]
 """A label and a seed."""
@@ -34,9 +32,6 @@ FAR = 6.0
 
 FEWEST = 50
 """Minimum number of logged points for counting spikes: fewer points don't show the usual spread."""
-
-LOSS = "loss"
-"""The metric in which spikes are counted."""
 
 _AT: dict[str, Effort] = {AT_FLOPS: "flops", AT_SECONDS: "seconds"}
 _WINDOW_SHARE, _MIN_WINDOW = 25, 5  # the running median spans 1/25 of a run, so that no spike moves it
@@ -119,8 +114,6 @@ class Measures:
 
     def _ends(self, measure: str) -> dict[Place, float]:
         """Return the final values of a measure; NaN for runs that diverged, whose value isn't finite."""
-        import numpy as np
-
         name = SCORE if is_score(measure) else LOSS if measure == SPIKES else measure
         if self.curves is not None and self.frames and name in (SCORE, *self.frames.evaluated):
             ends = self.curves[self.curves["final"]]
@@ -132,8 +125,6 @@ class Measures:
 
     def _interpolated(self, measure: str, places: Collection[Place]) -> dict[Place, float]:
         """Return the scores of completed runs at equal efforts, or after a share of the examples."""
-        import numpy as np
-
         if self.curves is None:
             return {}
         effort = _AT.get(measure, "examples_seen")

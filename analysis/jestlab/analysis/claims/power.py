@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
+from scipy.special import nctdtr, stdtrit
 
 
 def power(effect: npt.ArrayLike, n: int, error: float = 0.05) -> npt.NDArray[np.float64]:
@@ -18,9 +17,6 @@ def power(effect: npt.ArrayLike, n: int, error: float = 0.05) -> npt.NDArray[np.
         n: Number of seeds, at least 2.
         error: Level of the one-sided test.
     """
-    import numpy as np
-    from scipy.special import nctdtr, stdtrit
-
     shift = np.multiply(effect, math.sqrt(n))
     probability = 1.0 - nctdtr(n - 1, shift, stdtrit(n - 1, 1 - error))
     return np.where(np.isnan(probability), shift > 0, probability)  # SciPy returns NaN in some far tails

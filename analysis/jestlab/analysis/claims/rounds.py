@@ -14,12 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from ..results import Snapshot
 from .judged import Judged, Label
-
-if TYPE_CHECKING:
-    from ..results import Snapshot
 
 _SECOND = 1 / 3600  # in hours; added to every cost, since runs of unknown duration would cost nothing
 

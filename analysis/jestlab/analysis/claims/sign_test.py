@@ -14,20 +14,17 @@ t is wrong 9 to 24 times as often as it should be with exponential differences o
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
-from .count_test import SPENDING, TINY, CountTest
+import numpy as np
+
+from .count_test import SPENDING, TINY, CountTest, Floats
 from .family import MOST_SEEDS, USUAL_SEEDS
-
-if TYPE_CHECKING:
-    from .count_test import Floats
 
 _LATER = 4.0  # factor of the evidence of more seeds
 
 
 def one_look(n: int) -> Floats:
     """Return P(Bin(n, ½) ≤ k) for 0 ≤ k ≤ n."""
-    import numpy as np
     from scipy.special import bdtr
 
     p_values: Floats = bdtr(np.arange(n + 1), n, 0.5)
@@ -42,8 +39,6 @@ def all_looks() -> Floats:
         [n, k]: probability that a fair random walk ever has evidence as strong as that of n seeds, k of which
         disagree. It is 1 unless k is below n / 2.
     """
-    import numpy as np
-
     evidence = np.full((MOST_SEEDS + 1, MOST_SEEDS + 1), np.inf)
     for n in range(1, MOST_SEEDS + 1):
         less = (n + 1) // 2

@@ -13,15 +13,11 @@ They are summed over all signs and all orders of up to 20 seeds; the time double
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
-from .count_test import SPENDING, TINY, CountTest
+import numpy as np
 
-if TYPE_CHECKING:
-    from .count_test import Floats
-
-LAST = 20
-"""Maximum number of seeds with a look after every seed."""
+from .count_test import SPENDING, TINY, CountTest, Floats
+from .family import MOST_RANKED
 
 _UNLIKELY = 0.9  # evidence above this limit has a p-value of more than ½, which is not computed
 _BATCH = 32  # limits
@@ -30,8 +26,6 @@ _BATCH = 32  # limits
 @cache
 def one_look(n: int) -> Floats:
     """Return P(W ≤ w) for 0 ≤ w ≤ n(n + 1)/2; W is the sum of the ranks 1 … n, each with probability ½."""
-    import numpy as np
-
     chances = np.ones(1)
     for rank in range(1, n + 1):
         without = np.pad(chances, (0, rank))
@@ -45,13 +39,11 @@ def all_looks() -> Floats:
     """Return the p-values of looks after every seed.
 
     Returns:
-        [n, w]: probability that evidence as strong as that of n seeds with rank sum w ever occurs in `LAST`
-        seeds; 1 if it is above ½.
+        [n, w]: probability that evidence as strong as that of n seeds with rank sum w ever occurs in
+        `MOST_RANKED` seeds; 1 if it is above ½.
     """
-    import numpy as np
-
-    evidence = np.full((LAST + 1, LAST * (LAST + 1) // 2 + 1), np.inf)
-    for n in range(1, LAST + 1):
+    evidence = np.full((MOST_RANKED + 1, MOST_RANKED * (MOST_RANKED + 1) // 2 + 1), np.inf)
+    for n in range(1, MOST_RANKED + 1):
         less = (n * (n + 1) // 2 + 1) // 2
         evidence[n, :less] = n**SPENDING * one_look(n)[:less]
     is_look = evidence <= _UNLIKELY
@@ -70,12 +62,10 @@ def _reached(evidence: Floats, limits: Floats) -> Floats:
     before the last seed lack one bit, each with probability 1/n. Patterns that can't reach a limit later are
     left out: a rank sum never falls.
     """
-    import numpy as np
-
     most = (evidence[:, :, None] <= limits * TINY).sum(axis=1) - 1  # rank sums that reach each limit
     patterns, sums = np.zeros(1, int), np.zeros(1, int)
     unreached, reached = np.ones((1, len(limits))), np.zeros(len(limits))
-    for n in range(1, LAST + 1):
+    for n in range(1, MOST_RANKED + 1):
         place = np.zeros(1 << (n - 1), int)
         place[patterns] = np.arange(len(patterns))
         more = sums + n <= most.max()
@@ -94,12 +84,10 @@ def _reached(evidence: Floats, limits: Floats) -> Floats:
 
 def _means(values: Floats) -> Floats:
     """Return the means of the last value with each value, [..., n] → [..., n]; NaN for inf with −inf."""
-    import numpy as np
-
     with np.errstate(invalid="ignore", over="ignore"):
         means: Floats = (values + values[..., -1:]) / 2
     return means
 
 
-SIGNED_RANK = CountTest(LAST, _means, one_look, all_looks)
+SIGNED_RANK = CountTest(MOST_RANKED, _means, one_look, all_looks)
 """Wilcoxon's signed-rank test."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from .. import units
+from ..provenance.history import History
 from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
-
-if TYPE_CHECKING:
-    from ..provenance.history import History
 
 _ALL = "all runs"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -34,10 +34,8 @@ from jestlab.platform.exchange.source_run import (
 from jestlab.platform.planning.identity import origin_fingerprint
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.records import ADOPTED_FROM
+from jestlab.platform.store.store import Store
 from jestlab.platform.words import few, on_one_line
-
-if TYPE_CHECKING:
-    from jestlab.platform.store.store import Store
 
 KINDS = {
     "wandb": "read_wandb",

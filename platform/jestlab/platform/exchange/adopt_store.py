@@ -6,10 +6,11 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, or_, select, update
 
+from jestlab.analysis.metrics import Goal
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.source_run import Score, SourceRun, State
 from jestlab.platform.planning.identity import folder_suffix
@@ -17,6 +18,7 @@ from jestlab.platform.store.annotations import valid_tags
 from jestlab.platform.store.batches import as_number, write_points
 from jestlab.platform.store.records import ADOPTED, RunState
 from jestlab.platform.store.rows import insert, now, to_json, upsert
+from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
     AttemptRow,
     CostRow,
@@ -30,10 +32,6 @@ from jestlab.platform.store.tables import (
 )
 from jestlab.platform.store.tables import MemberRow as Member
 from jestlab.platform.whoami import host_name, user_name
-
-if TYPE_CHECKING:
-    from jestlab.analysis.metrics import Goal
-    from jestlab.platform.store.store import Store
 
 Change = Literal["new", "changed", "same"]
 

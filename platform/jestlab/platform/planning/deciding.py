@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.claims import Until
 from jestlab.analysis.claims.registration import Registration, compare, content_of
-from jestlab.analysis.claims.rounds import Hours, Round, next_round
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
     from jestlab.analysis.claims.judged import Judged
+    from jestlab.analysis.claims.rounds import Round
     from jestlab.platform.store.store import Store
 
 _MOST_CHANGES = 3  # maximum number of changes in a message
@@ -58,6 +58,7 @@ def claims_status(store_url: str, experiment: str) -> ClaimsStatus:
     """Judge the claims of a recorded study and choose its next round."""
     # Only studies that are planned in rounds need these modules.
     from jestlab.analysis.claims import verdicts
+    from jestlab.analysis.claims.rounds import Hours, next_round
     from jestlab.analysis.results import opened
 
     with opened(store_url) as store:

@@ -8,9 +8,8 @@ from functools import cache
 from typing import Any
 
 from jestlab.analysis.claims import Claim, parse_claims
-from jestlab.analysis.claims.claim import BOTH, SPIKES, is_score
+from jestlab.analysis.claims.claim import BOTH, LOSS, SPIKES, is_score
 from jestlab.analysis.claims.ladder import sizes_of
-from jestlab.analysis.claims.measures import LOSS
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
 from jestlab.analysis.efforts import EFFORTS
 from jestlab.analysis.metrics import OF_PROGRAM, UNKNOWN, Goal, Metric, Metrics, lacks_goal

@@ -10,8 +10,6 @@ from typing import Any
 
 from jestlab.analysis import units
 from jestlab.analysis.claims import Family, Until
-from jestlab.analysis.claims.evidence import planned
-from jestlab.analysis.claims.power import power
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning import memory
@@ -156,6 +154,8 @@ def _power(survey: Survey) -> Iterator[str]:
     claims = sum(len(part.claims) for part in parts)
     if not claims:
         return
+    from jestlab.analysis.claims.power import power  # imports SciPy
+
     family = study.family
     level = family.level(claims, claims // 2)
     # The number of seeds of imported runs can't be changed.
@@ -179,6 +179,8 @@ def _power(survey: Survey) -> Iterator[str]:
 
 def _until_decided(rules: list[Until], level: float, family: Family, among: str) -> str:
     """Describe the expected number of seeds of a study that runs until its claims are decided."""
+    from jestlab.analysis.claims.evidence import planned  # imports NumPy
+
     least, most = min(rule.at_least for rule in rules), max(rule.at_most for rule in rules)
     most = min(most, family.most_seeds)
     looks = (planned(effect, level, most, family.test) for effect in _EFFECTS)
