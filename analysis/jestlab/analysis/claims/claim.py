@@ -328,8 +328,7 @@ class Study:
     @property
     def scope(self) -> Scope:
         """Which FLOPs the reports count: "scoring" unless a report names a scope."""
-        scope: Scope = self._report_option("scope") or "scoring"
-        return scope
+        return self._report_option("scope") or "scoring"
 
     def _report_option(self, option: str) -> Any:
         reports = self.spec.get("reports") or []

@@ -48,8 +48,7 @@ def drrho(z: Embeddings, reference: Embeddings, *, rho: float = 8.0) -> jax.Arra
     excess = _differences(z) - jax.lax.stop_gradient(_differences(reference))
     logits = jnp.where(jnp.eye(b, dtype=bool), -jnp.inf, z.temperature * excess)  # of [i, j], both directions
     risks = jax.nn.logsumexp(logits, axis=2) - math.log(b - 1) + rho
-    loss: jax.Array = jnp.mean(risks) / z.temperature
-    return loss
+    return jnp.mean(risks) / z.temperature
 
 
 def _differences(z: Embeddings) -> jax.Array:
