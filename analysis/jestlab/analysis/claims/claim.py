@@ -20,8 +20,7 @@ from pydantic import (
 
 from ..costs import Scope
 from ..results import Snapshot, opens_store
-from .family import MOST_SEEDS, USUAL_SEEDS, Family
-from .part import Part
+from .family import MOST_SEEDS, USUAL_SEEDS, Family, Part
 
 SCORE = "score"
 AT_FLOPS = "score_at_flops"

@@ -48,7 +48,8 @@ def drrho(z: Embeddings, reference: Embeddings, *, rho: float = 8.0) -> jax.Arra
     excess = _differences(z) - jax.lax.stop_gradient(_differences(reference))
     logits = jnp.where(jnp.eye(b, dtype=bool), -jnp.inf, z.temperature * excess)  # of [i, j], both directions
     risks = jax.nn.logsumexp(logits, axis=2) - math.log(b - 1) + rho
-    return jnp.mean(risks) / z.temperature
+    loss: jax.Array = jnp.mean(risks) / z.temperature
+    return loss
 
 
 def _differences(z: Embeddings) -> jax.Array:
