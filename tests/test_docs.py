@@ -22,6 +22,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["../README.md", *sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))]
 
 _INSTALLS = "installs, and changes the reader's shell"
+_SLURM = "needs a cluster with Slurm"
 _DATABASE = "needs a PostgreSQL server"
 _DOCKER = "needs docker and a registry"
 _SERVES = "goes on until it is stopped: tests of the server start and stop it"
@@ -48,16 +49,20 @@ NOT_RUN = {
         "jestlab launch pod.yaml": "needs a Kubernetes cluster",
         "jestlab launch fit.yaml": "needs a Kubernetes cluster: see test_kubernetes_code.py",
     },
+    "how-to/login-nodes.md": {
+        "jestlab launch quickstart --on slurm --detach=slurm": _SLURM,
+        "jestlab launch quickstart --on slurm --detach=dependencies": _SLURM,
+    },
     "how-to/postgresql.md": {
         "createdb results": _DATABASE,
         "jestlab db backup before.db": _DATABASE,
         "CREATE ROLE reader LOGIN PASSWORD 'choose one';": _DATABASE,
     },
     "how-to/shared-store.md": {
-        "jestlab doctor --root /group/lab": "needs a cluster with Slurm",
+        "jestlab doctor --root /group/lab": _SLURM,
         "mkdir /group/lab && chgrp vision /group/lab && chmod 2775 /group/lab": "needs a shared folder",
     },
-    "how-to/slurm.md": {"jestlab doctor": "needs a cluster with Slurm"},
+    "how-to/slurm.md": {"jestlab doctor": _SLURM},
     "how-to/tpu.md": {"pip install 'jestlab[gcs]'": "needs a bucket"},
     "how-to/web-ui.md": {
         "jestlab serve": _SERVES,

@@ -42,7 +42,7 @@ def pid_and_log(output: str) -> tuple[int, Path]:
 
 
 def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(detached_root, tmp_path, monkeypatch, jestlab):
-    monkeypatch.setattr(detached, "_COMMAND", STARTS)
+    monkeypatch.setattr(detached, "COMMAND", STARTS)
     words = ("launch", labs.write_study(tmp_path), "--detach", "--store", f"sqlite:///{detached_root}/own.db")
     launched = jestlab(*words)
     pid, log = pid_and_log(launched)
@@ -55,7 +55,7 @@ def test_a_detached_launch_is_a_session_with_a_lock_and_a_log(detached_root, tmp
 
 def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, monkeypatch, jestlab):
     spec = labs.write_study(tmp_path, runs={"uniform": {}})
-    monkeypatch.setattr(detached, "_COMMAND", "import sys; sys.exit('jestlab: refused')")
+    monkeypatch.setattr(detached, "COMMAND", "import sys; sys.exit('jestlab: refused')")
     for words in ([spec, "--detach"], ["--detach", spec], ["--detach=process", spec]):
         assert jestlab("launch", *words, code=1).endswith("jestlab: refused\n")
     jestlab("launch", spec, "--detach", "--json", code=2)
@@ -63,7 +63,7 @@ def test_the_terminal_shows_why_a_detached_launch_was_refused(root, tmp_path, mo
 
 @pytest.mark.parametrize("names", [("a b", "a_b"), ("é", "_"), ("n" * 300, "n" * 299)])
 def test_launches_of_different_names_share_neither_lock_nor_log(detached_root, monkeypatch, names):
-    monkeypatch.setattr(detached, "_COMMAND", STARTS)
+    monkeypatch.setattr(detached, "COMMAND", STARTS)
     lab = Lab(detached_root, "sqlite:///none.db")
     first, second = (detached.start(lab, name, ["retry"]) for name in names)
     assert (first.exit_code, second.exit_code) == (None, None)
@@ -74,7 +74,7 @@ def test_launches_of_different_names_share_neither_lock_nor_log(detached_root, m
 
 def test_a_detached_launch_gets_the_store_and_not_the_token_of_the_server(root, monkeypatch):
     monkeypatch.setenv("JESTLAB_SERVE_TOKEN", "a-token-of-the-tests")
-    monkeypatch.setattr(detached, "_COMMAND", "import os, sys; print(*os.environ.items(), *sys.argv)")
+    monkeypatch.setattr(detached, "COMMAND", "import os, sys; print(*os.environ.items(), *sys.argv)")
     url = "postgresql://me:secret@host/db"
     words = ["launch", "toy.yaml", "--store", "other", "--root", "lab", "--store=other"]
     printed = detached.start(Lab(root, url), "toy", words).log.read_text()

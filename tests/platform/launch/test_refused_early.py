@@ -44,7 +44,7 @@ def test_an_unreachable_cluster_refuses_24_runs_in_one_line(unreachable, tmp_pat
 @pytest.mark.parametrize(
     ("words", "study", "refused"),
     [
-        (["--on", "local"], {}, "--detach=dependencies requires --on slurm"),
+        (["--on", "local"], {}, "--detach=dependencies require --on slurm, not local"),
         (["--on", "slurm", "--parallel", "2"], {}, "parallel: requires a launcher"),
         (["--on", "slurm", "--fail-fast"], {"resources": {"parallel": 2}}, "parallel, fail_fast: requires"),
     ],

@@ -62,10 +62,12 @@ SECTIONS = {
 }
 """Section of the main help → verb → line of help."""
 
+_CONTINUE = "continue"  # not for users: the command of launchers that are jobs
+
 _MODULES = {
     "authoring": ("init", "keys", "schema"),
     "studies": ("list", "show", "plan", "costs", "register"),
-    "launch": ("launch", "retry", "cancel"),
+    "launch": ("launch", "retry", "cancel", _CONTINUE),
     "status": ("status", "watch", "attach"),
     "results": ("table", "plot", "report", "show-batch"),
     "annotations": ("note", "tag", "accept", "retract", "trust"),
@@ -93,7 +95,7 @@ class _AllVerbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command of a verb; None for an unknown verb."""
-        if cmd_name not in self.verbs:
+        if cmd_name not in self.verbs and cmd_name != _CONTINUE:
             return None
         name = cmd_name.replace("-", "_")
         module = next((module for module, verbs in _MODULES.items() if cmd_name in verbs), name)
@@ -109,7 +111,7 @@ class _AllVerbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command; the error for an unknown verb suggests the most similar one."""
-        if args and args[0] not in self.verbs and not args[0].startswith("-"):
+        if args and args[0] not in (*self.verbs, _CONTINUE) and not args[0].startswith("-"):
             from jestlab.platform.errors import nearest
 
             ctx.fail(f"unknown verb {args[0]!r}: {nearest(args[0], self.verbs)}")

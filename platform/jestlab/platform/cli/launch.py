@@ -5,8 +5,10 @@ The launcher is imported inside functions, because the import takes a second: `-
 
 from __future__ import annotations
 
+import functools
 import sys
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from jestlab.platform.cli.options import (
     decide_option,
     examples,
     lab_json_options,
+    lab_options,
     model_flags,
     same_lab_options,
     spec_options,
@@ -60,7 +63,7 @@ class _LaunchCommand(click.Command):
         "launch my_study.yaml --rerun-changed",
         "launch my_study.yaml --decide",
         "launch my_study.yaml --detach",
-        "launch my_study.yaml --on slurm --detach=dependencies",
+        "launch my_study.yaml --on slurm --detach=slurm",
     ),
 )
 @spec_options
@@ -69,9 +72,10 @@ class _LaunchCommand(click.Command):
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", type=SPEC_RUN, metavar="[RUN]...", nargs=-1)
 @decide_option
-@click.option(_DETACH, type=click.Choice(["process", "dependencies"]), metavar="[=WAY]",
-              help="Return once started: continue in a process on this machine (the default), or submit all "
-                   "runs as jobs that Slurm starts after their dependencies.")  # fmt: skip
+@click.option(_DETACH, type=click.Choice(["process", "slurm", "dependencies"]), metavar="[=WAY]",
+              help="Return once started. process, the default: continue in a process of this machine. slurm: "
+                   "continue in a small job. dependencies: submit all runs as jobs that Slurm starts after "
+                   "their dependencies.")  # fmt: skip
 @_no_reports
 @_lab_json
 def launch_command(
@@ -91,7 +95,7 @@ def launch_command(
     interrupted, otherwise 1.
     """
     from jestlab.platform.cli.outcome import show_result, show_submitted
-    from jestlab.platform.launch import session
+    from jestlab.platform.launch import launcher_job, session
     from jestlab.platform.launch.display import display
 
     options = validated(LaunchOptions, given | more | {"ahead": detach == "dependencies"})
@@ -104,8 +108,29 @@ def launch_command(
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
         return 0
     listener = display(study.name, sys.stderr if as_json else None)
-    result = session.launch(lab, study, options, listener)
-    return show_submitted(result) if options.ahead else show_result(lab, result, as_json)
+    hand_over = None
+    if detach == "slurm":
+        launcher_job.refuse_second(lab, study.name)
+        hand_over = functools.partial(launcher_job.submit, lab, study, options)
+    result = session.launch(lab, study, options, listener, hand_over=hand_over)
+    is_detached = detach and result.outcome.exit_code  # otherwise all runs are completed
+    return show_submitted(result) if is_detached else show_result(lab, result, as_json)
+
+
+@click.command()
+@click.argument("experiment")
+@click.argument("options")
+@click.argument("since", type=datetime.fromisoformat)
+@lab_options
+def continue_command(experiment: str, options: str, since: datetime, lab: Lab) -> int:
+    """Continue a launch in a job: see `launch.launcher_job`."""
+    from jestlab.platform.cli.outcome import show_result
+    from jestlab.platform.launch import session
+    from jestlab.platform.launch.display import display
+
+    given = LaunchOptions.model_validate_json(options)
+    result = session.continue_launch(lab, experiment, given, display(experiment, None), since)
+    return show_result(lab, result, as_json=False)
 
 
 @click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
@@ -144,7 +169,7 @@ def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
     restart them. Exit code: 0 if all runs have stopped, 1 if any is still running.
     """
     from jestlab.platform.cli import naming
-    from jestlab.platform.launch import controller, executors
+    from jestlab.platform.launch import controller, executors, launcher_job
     from jestlab.platform.launch.display import display
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import ADOPTED, RunState
@@ -164,6 +189,8 @@ def cancel_command(name: str, *, lab: Lab, now: bool, as_json: bool) -> int:
         listener=display(named.experiment, sys.stderr if as_json else None, "to cancel"),
     )  # fmt: skip
     stopped = [row for run, row in rows.items() if outcome.states[run] == RunState.CANCELLED != row.state]
+    if len(named.runs) == len(store.runs(named.experiment)):
+        launcher_job.cancel(lab, named.experiment)
     text = [f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel"]
     shared = store.shared(named.experiment, [row.fingerprint for row in stopped])
     for other, count in sorted(shared.items()):

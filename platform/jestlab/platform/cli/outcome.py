@@ -74,12 +74,12 @@ def show_result(lab: Lab, result: LaunchResult, as_json: bool) -> int:
 
 
 def show_submitted(result: LaunchResult) -> int:
-    """Print how to follow jobs that have no launcher; return 0 if all runs were submitted or completed."""
+    """Print how to follow a launch that continues in jobs; return 0 if it does."""
     outcome, study = result.outcome, result.plan.study.name
     name = f"{shell_name(study)}{same_lab_options()}"
     states = Counter(map(str, outcome.states.values()))
-    commands = (f"see:  jestlab attach {name}", f"stop: jestlab cancel {name}", "then: launch again")
-    say((f"submitted, without a launcher: {state_counts(states)}", *commands), fit=False)
+    commands = (f"see:  jestlab attach {name}", f"stop: jestlab cancel {name}")
+    say((state_counts(states), *commands), fit=False)
     if outcome.interrupted:
         return 130
     return int(bool(outcome.stopped or {RunState.FAILED, RunState.SKIPPED} & {*outcome.states.values()}))

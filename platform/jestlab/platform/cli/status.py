@@ -283,12 +283,13 @@ def watch_command(experiment: str, *, once: bool, as_json: bool, lab: Lab) -> in
 
 
 def _watch(store: Store, experiment: str, lab: Lab) -> Watch:
-    """Return the watch of an experiment, which also ends attempts whose jobs ended without a launcher."""
+    """Return the watch of an experiment, which also looks after jobs while no launcher is alive."""
 
-    def look_after() -> None:
-        from jestlab.platform.launch import session  # slow, and seldom needed
+    def look_after() -> bool:
+        from jestlab.platform.launch import launcher_job, session  # slow, and seldom needed
 
         session.look_after(lab, experiment)
+        return launcher_job.find(lab, experiment) is not None
 
     return Watch(store, experiment, look_after)
 

@@ -30,7 +30,7 @@ FOLDER = "launches"
 DETACHED = "JESTLAB_DETACHED"
 """Environment variable of a background launch: the file descriptors PIPE:LOCK (start signal, lock file)."""
 
-_COMMAND = "from jestlab.platform.cli import main; main()"
+COMMAND = "from jestlab.platform.cli import main; main()"
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,8 @@ def start(lab: Lab, study: str, arguments: Sequence[str]) -> DetachedLaunch:
     Raises:
         UserError: The study is already running in the background, or the lab isn't writable.
     """
-    lab.root.mkdir(parents=True, exist_ok=True)
-    folder = lab.make_folder(FOLDER)
-    printed = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[:80]  # different names may become equal
-    name = f"{printed}-{hashlib.sha256(study.encode()).hexdigest()[:16]}"
-    log = folder / f"{now():%Y%m%dT%H%M%S}-{name}.log"
-    with (folder / f".{name}.lock").open("a+", encoding="utf-8") as lock:
+    log = log_of(lab, study)
+    with (log.parent / f".{file_name(study)}.lock").open("a+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -72,7 +68,7 @@ def start(lab: Lab, study: str, arguments: Sequence[str]) -> DetachedLaunch:
         environment = {key: value for key, value in os.environ.items() if key != SERVE_TOKEN}
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, *_without_store(arguments)],
+                [sys.executable, "-P", "-c", COMMAND, *_without_store(arguments)],
                 env=environment | {STORE: lab.store_url, DETACHED: f"{writer}:{lock.fileno()}"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -88,6 +84,18 @@ def start(lab: Lab, study: str, arguments: Sequence[str]) -> DetachedLaunch:
     with os.fdopen(reader, "rb") as stream:
         has_started = stream.read(1) != b""
     return DetachedLaunch(process.pid, log, None if has_started else process.wait())
+
+
+def log_of(lab: Lab, study: str) -> Path:
+    """Return the file for the output of a new launch. Creates its folder."""
+    lab.root.mkdir(parents=True, exist_ok=True)
+    return lab.make_folder(FOLDER) / f"{now():%Y%m%dT%H%M%S}-{file_name(study)}.log"
+
+
+def file_name(study: str) -> str:
+    """Return a name for files that belong to a study."""
+    printed = re.sub(r"[^-\w.]", "_", study, flags=re.ASCII)[:80]  # different names may become equal
+    return f"{printed}-{hashlib.sha256(study.encode()).hexdigest()[:16]}"
 
 
 def signal_start() -> None:

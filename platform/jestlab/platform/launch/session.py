@@ -60,20 +60,38 @@ _CODE = Path(__file__).parents[1]
 _USE_CLUSTER = "give --on slurm, --on kubernetes, or --on vertex"
 
 
-def launch(lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener) -> LaunchResult:
+def launch(
+    lab: Lab,
+    study: StudySpec,
+    options: LaunchOptions,
+    listener: Listener,
+    *,
+    since: datetime | None = None,
+    hand_over: Callable[[], str] | None = None,
+) -> LaunchResult:
     """Launch a study and bring its reports up to date.
+
+    Args:
+        lab: Lab of the launch.
+        study: The study.
+        options: The user's options.
+        listener: Receives the events of the launch.
+        since: When the launch began, if it is continued: runs that have ended since then stay as they are.
+        hand_over: Function to call once runs are recorded, instead of running them. It starts a process that
+            continues the launch, and returns a message.
 
     Raises:
         UserError: The launch is refused (then nothing was written), or a report can't be written. If only a
             later round is refused, no error is raised, and `LaunchOutcome.stopped` contains the reason.
     """
     with Notifications(lab, study.name, listener) as messages:
-        result = _Session(lab, study, options, listener, messages).run()
+        session = _Session(lab, study, options, listener, messages, since, hand_over)
+        result = session.run()
+        if session.hands_over and result.outcome.exit_code:
+            return result
         if not result.outcome.launched:
             all_completed = f"nothing to run: all {len(result.runs)} runs are COMPLETED"
             listener.note(all_completed if result.runs else "nothing to run: the spec defines no runs")
-        if options.ahead:
-            return result
         result = _report(lab, result, options, listener)
         messages.ended(result)
     return result
@@ -87,6 +105,8 @@ def look_after(lab: Lab, experiment: str) -> None:
         runs = store.runs(experiment)
         fingerprints = [run.fingerprint for run in runs]
         standings, needs = leases.standings(store, fingerprints), store.needs(fingerprints)
+        if not any(run.lease is not None and run.lease.is_submitted for run in standings.values()):
+            return
         begun = [
             replace(run, needs={need: need for need in needs.get(run.fingerprint, {})})
             for run in runs
@@ -94,6 +114,16 @@ def look_after(lab: Lab, experiment: str) -> None:
         ]
         options = ControllerOptions(launches=False, ahead=True, retries=0)
         controller.launch(lab, store, experiment, begun, executors.finders(lab), options=options)
+
+
+def continue_launch(
+    lab: Lab, experiment: str, options: LaunchOptions, listener: Listener, since: datetime
+) -> LaunchResult:
+    """Continue the last launch of an experiment, which began at the time `since`."""
+    with _open(lab, create=False) as store:
+        refuse_untrusted(store, experiment)
+        study = load_stored(experiment, store.spec(experiment))
+    return launch(lab, study, options, listener, since=since)
 
 
 def retry(
@@ -239,19 +269,28 @@ class _Session:
     """One launch of a study: one round, or more if claims need more seeds or runs wait for durations."""
 
     def __init__(
-        self, lab: Lab, study: StudySpec, options: LaunchOptions, listener: Listener, messages: Notifications
+        self,
+        lab: Lab,
+        study: StudySpec,
+        options: LaunchOptions,
+        listener: Listener,
+        messages: Notifications,
+        since: datetime | None,
+        hand_over: Callable[[], str] | None,
     ) -> None:
         self._lab = lab
         self._study = study
         self._options = options
         self._listener = listener
         self._messages = messages
-        self._since = now()
+        self._is_continued = since is not None
+        self._since = since or now()
+        self._hand_over = hand_over
+        self.hands_over = options.ahead or hand_over is not None
         self._shipping = Shipping(lab, study.resources.code, listener.note)
         self._in_rounds = deciding.has_open_seeds(study)
         self._full_plan = plan_study(lab, study, options)  # raises the study's errors before writing
-        if options.ahead:
-            self._check_ahead()
+        self._check_detached()
 
     def run(self) -> LaunchResult:
         """Run all rounds, and return the combined result."""
@@ -269,14 +308,18 @@ class _Session:
             return replace(result, outcome=replace(result.outcome, stopped=stopped, over_budget=over_budget))
         return result
 
-    def _check_ahead(self) -> None:
-        """Raise UserError if only a launcher could do what the launch requires."""
+    def _check_detached(self) -> None:
+        """Raise UserError if the launch can't continue in jobs, or not without a launcher."""
+        place = self._study.resources.executor(self._options.on, Settings.find().on)
+        if self.hands_over and place != "slurm":
+            raise UserError(f"--detach=slurm and --detach=dependencies require --on slurm, not {place}")
         required = {
             "parallel": self._options.parallel or self._study.resources.parallel,
             "fail_fast": self._options.fail_fast,
             "rounds of claims with open seeds": self._in_rounds,
         }
-        if needed := [name for name, is_required in required.items() if is_required]:
+        needed = [name for name, is_required in required.items() if is_required]
+        if self._options.ahead and needed:
             raise UserError(f"{', '.join(needed)}: requires a launcher, such as --detach=slurm")
 
     def _first_round(self, full_plan: Plan) -> Plan:
@@ -288,7 +331,7 @@ class _Session:
 
     def _next_round(self, plan: Plan, outcome: LaunchOutcome) -> Plan | None:
         """Return the plan of the next round; None after the last one."""
-        if self._options.ahead:
+        if self.hands_over and outcome.exit_code:
             for line in waiting_lines(plan):
                 self._listener.note(line)
             return None
@@ -313,10 +356,11 @@ class _Session:
 
     def _run_round(self, plan: Plan, before: LaunchOutcome | None) -> LaunchResult:
         """Launch a plan. Omit runs that failed in earlier rounds (`before`), and their dependents."""
-        plan, reruns = self._compare(plan, is_first=before is None)
+        is_first = before is None and not self._is_continued
+        plan, reruns = self._compare(plan, is_first=is_first)
         launch_recorded = _prepare(
             self._lab, self._study, plan.runs, self._options, self._listener, self._shipping, self._since,
-            before is None,
+            is_first,
         )  # fmt: skip
         with _open(self._lab) as store:
             for part in (plan, *plan.parts):
@@ -335,12 +379,17 @@ class _Session:
                         f"stay in the store{keep}"
                     )
             launched = plan if before is None else without(plan, _cannot_complete(plan, before))
-            recording.record(store, launched)
+            recording.record(store, launched, reopens=not self._is_continued)
             if reruns:
                 count = len(start_over(store, reruns))
                 self._listener.note(f"{counted(count, 'run')} to run again: their results are replaced")
             self._messages.has_begun = True
+            if self._hand_over is not None and not _is_complete(launched.runs):
+                self._listener.note(self._hand_over())
+                launch_recorded = _completed_outcome
             outcome = launch_recorded(store, launched.runs)
+            if self._options.ahead and outcome.exit_code:
+                self._listener.note("no launcher is running: launch again to retry runs that don't complete")
         return LaunchResult(plan, plan.runs, outcome if before is None else before.merged_with(outcome))
 
     def _compare(self, plan: Plan, *, is_first: bool) -> tuple[Plan, list[str]]:
@@ -448,10 +497,6 @@ def _prepare(
         executor.check()
     more = {"on": name, "record": settings.record, "code": shipping.arguments(runs), "since": since}
     given = _completed(options, resources, more)
-    if given.ahead and not executor.starts_in_order:
-        raise UserError(
-            f"jobs on {name} can't wait for each other: --detach=dependencies requires --on slurm"
-        )
     others = executors.finders(lab)  # for attempts of earlier launches
 
     def launch_recorded(store: Store, runs: Sequence[PlannedRun]) -> LaunchOutcome:

@@ -180,10 +180,18 @@ class Watch:
         launched_at: Time of the last launch, as of the last update.
     """
 
-    def __init__(self, store: Store, experiment: str, look_after: Callable[[], None] | None = None) -> None:
-        """Prepare to follow an experiment; `look_after` ends its attempts whose jobs ended unnoticed."""
+    def __init__(self, store: Store, experiment: str, look_after: Callable[[], bool] | None = None) -> None:
+        """Prepare to follow an experiment.
+
+        Args:
+            store: The store.
+            experiment: Name of the experiment.
+            look_after: Function to call while no launcher is alive. It ends attempts whose jobs have ended,
+                and returns whether a launcher waits in a queue.
+        """
         self._look_after = look_after
         self._looked_at = -math.inf
+        self._is_queued = False  # whether a launcher waited in a queue then
         self._store = store
         self._experiment = experiment
         self.launched_at = self._changed_at = datetime.min
@@ -224,10 +232,11 @@ class Watch:
                 states = {row.run.state for row in rows}
                 is_submitted = any(row.lease is not None and row.lease.is_submitted for row in rows)
                 is_launched = any_launcher_alive(leases.heartbeats(self._store), now())
-                if is_submitted and not is_launched:
+                if not is_launched and states - {RunState.COMPLETED}:
                     self._look()
+                is_expected = is_submitted or is_launched or self._is_queued
                 may_run = any(not state.is_terminal for state in states) and (
-                    RunState.RUNNING in states or is_launched or is_submitted
+                    RunState.RUNNING in states or is_expected
                 )
             except UserError as error:
                 yield error
@@ -242,7 +251,7 @@ class Watch:
         """Call `look_after` if enough time has passed since the last call; never again after an error."""
         if self._look_after is not None and time.monotonic() > self._looked_at + _LOOK_SECONDS:
             look_after, self._look_after = self._look_after, None
-            look_after()
+            self._is_queued = look_after()
             self._look_after, self._looked_at = look_after, time.monotonic()
 
 

@@ -30,22 +30,23 @@ from jestlab.platform.whoami import host_name, user_name
 _BUDGET = ("chip", "chips", "chip_hours", "dollars")
 
 
-def record(store: Store, plan: Plan) -> None:
+def record(store: Store, plan: Plan, *, reopens: bool = True) -> None:
     """Record a plan in one transaction: experiment, runs, dependencies, members, planned costs and budgets.
 
     Each part of a union is also recorded as an experiment. Completed runs, and runs with an attempt that
-    hasn't ended, keep their state. Other runs become PENDING, or BLOCKED while a dependency hasn't completed.
+    hasn't ended, keep their state. Other runs become PENDING, or BLOCKED while a dependency hasn't completed;
+    unless `reopens`, only new runs do.
     Runs that are left to later rounds remain members.
     """
     with store.writing() as connection:
         one_at_a_time(connection, RECORDING)
-        _record(connection, plan)
+        _record(connection, plan, reopens)
 
 
-def _record(connection: Connection, plan: Plan) -> None:
+def _record(connection: Connection, plan: Plan, reopens: bool) -> None:
     name = plan.study.name
     _record_experiment(connection, plan.study)
-    _record_runs(connection, plan.runs)
+    _record_runs(connection, plan.runs, reopens)
     members = [
         {
             "experiment": name,
@@ -70,7 +71,7 @@ def _record(connection: Connection, plan: Plan) -> None:
     execute_many(connection, insert(connection, NeedRow).on_conflict_do_nothing(), needs)
     _record_costs(connection, plan.runs)
     for part in plan.parts:
-        _record(connection, part)
+        _record(connection, part, reopens)
 
 
 def _record_experiment(connection: Connection, study: StudySpec) -> None:
@@ -113,7 +114,7 @@ def _keep_adopted(connection: Connection, plan: Plan) -> list[int]:
     return [one.run_id for one in adopted]
 
 
-def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
+def _record_runs(connection: Connection, runs: Sequence[PlannedRun], reopens: bool) -> None:
     """Insert new runs, and make runs that ended without completing ready to run again."""
     known = {
         row.fingerprint: row
@@ -129,6 +130,8 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> None:
     for run in runs:
         key = run_key(run.fingerprint)
         before, values = known.get(run.fingerprint), {"program": run.program, "config": to_json(run.config)}
+        if before is not None and not reopens:
+            continue
         if before is not None and (before.state == RunState.COMPLETED or key in held):
             # Values that aren't part of the identity, such as paths, may have changed.
             if (before.program, before.config, before.stop_reason) != (*values.values(), None):

@@ -254,6 +254,8 @@ class SlurmOptions(BaseModel):
         setup: Lines of shell before Python starts, such as `module load cuda`.
         python: Python with jestlab, or a script that starts it in a container; null for the launcher's.
         options: Further options of sbatch, such as `--reservation=mine`.
+        launcher: Options of sbatch for the job of `jestlab launch --detach=slurm`, such as `--time=7-0` and
+            `--partition=cpu`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -267,6 +269,7 @@ class SlurmOptions(BaseModel):
     setup: tuple[_Line, ...] = ()
     python: _Word | None = None
     options: tuple[_Option, ...] = ()
+    launcher: tuple[_Option, ...] = ()
 
     def laid_over(self, settings: SlurmOptions) -> SlurmOptions:
         """Return these options, with unset ones from the user's settings."""

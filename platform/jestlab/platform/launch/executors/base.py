@@ -191,7 +191,6 @@ class Executor(Protocol):
             checked when a study is planned, and the executor writes their output to `Job.log`.
         shares_folders: Whether jobs on other machines see this machine's folders under the same paths, as on
             Slurm. Such jobs may use a SQLite store too, unless it is on a network file system.
-        starts_in_order: Whether a job can wait in the queue for others (`Job.after`).
         supports_nodes: Whether a job can have several machines (`Resources.nodes`). The executor starts the
             worker on each, with `JAX_COORDINATOR_ADDRESS` (host:port of the first), `JAX_NUM_PROCESSES`, and
             `JAX_PROCESS_ID` (from 0).
@@ -203,7 +202,6 @@ class Executor(Protocol):
     name: str
     here: bool = False
     shares_folders: bool = False
-    starts_in_order: bool = False
     supports_nodes: bool = False
     chips: int = 0
     parallel: int | None = None

@@ -81,7 +81,6 @@ class SlurmExecutor(Executor):
 
     name = "slurm"
     shares_folders = True
-    starts_in_order = True
     grace_seconds = 90.0
     answer_seconds = 60.0
 

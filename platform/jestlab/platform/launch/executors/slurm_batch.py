@@ -240,10 +240,10 @@ class Batches:
             for path in (folder, self.folder(_NAMES), *{job.log.parent for job in jobs}):
                 self._lab.make_folder(path.relative_to(self._lab.root))
             folder.chmod(0o700)
-            _write(folder / "keys", "".join(f"{_digest(job.key)}\n" for job in jobs))
+            write_private(folder / "keys", "".join(f"{_digest(job.key)}\n" for job in jobs))
             for number, job in enumerate(jobs):
-                _write(folder / f"{number}.sh", _sourced(job, job.environment))
-                _write(self.folder(_NAMES) / job.name, str(Task(batch, number)))
+                write_private(folder / f"{number}.sh", _sourced(job, job.environment))
+                write_private(self.folder(_NAMES) / job.name, str(Task(batch, number)))
         except StoreUnreachable as error:
             raise ExecutorUnavailable(str(error)) from None
         except OSError as error:
@@ -282,7 +282,7 @@ def _sourced(job: Job, variables: Mapping[str, str]) -> str:
     return "\n".join([*lines, f"log={shlex.quote(str(job.log))}", f"arguments=({words})", ""])
 
 
-def _write(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Atomically write a file that only its owner can read."""
     new = path.with_name(f"{path.name}.new")
     new.touch(0o600)

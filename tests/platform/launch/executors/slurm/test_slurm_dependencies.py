@@ -37,7 +37,7 @@ def attempts(lab):
 
 def test_runs_start_in_order_and_each_has_one_attempt(lab, study, tmp_path):
     said = submit(lab, study)
-    assert "submitted, without a launcher" in said and "jestlab attach toy" in said, said
+    assert "no launcher is running" in said and "jestlab attach toy" in said, said
     assert lab.rows("SELECT COUNT(*) FROM launcher") == [(0,)]
     queued = lab.cluster.tool("squeue", "-h", "-r", "-o", "%T %E").splitlines()
     assert sum("afterok" in line for line in queued) == 2, queued
