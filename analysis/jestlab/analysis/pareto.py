@@ -6,13 +6,8 @@ have one number for each of n points, [n].
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import numpy.typing as npt
-
-Standing = Literal["front", "ambiguous", "dominated", "unknown"]
-"""How a point, which is known up to an interval, relates to the front: see `standing`."""
 
 Floats = npt.NDArray[np.float64]
 
