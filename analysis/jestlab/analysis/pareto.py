@@ -6,13 +6,8 @@ have one number for each of n points, [n].
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import numpy.typing as npt
-
-Standing = Literal["front", "ambiguous", "dominated", "unknown"]
-"""How a point, which is known up to an interval, relates to the front: see `standing`."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,16 +46,7 @@ def standing(
 
 def _dominated(cost: Floats, score: Floats, by_cost: Floats, by_score: Floats) -> npt.NDArray[np.bool_]:
     """Find the points whose (cost, score) is dominated by (by_cost, by_score) of another point; all [n]."""
-    order = np.argsort(by_cost)
-    costs, scores = by_cost[order], by_score[order]
-    # Best and second-best score of the first k points, [n + 1]; NaN without such a point.
-    best = np.fmax.accumulate(np.concatenate([[np.nan], scores]))
-    second = np.fmax.accumulate(np.concatenate([[np.nan], np.minimum(scores, best[:-1])]))
-
-    def best_other(side: Literal["left", "right"]) -> Floats:
-        """Return the best score of the other points that cost less ("left") or no more ("right")."""
-        count = np.searchsorted(costs, cost, side)
-        is_own = (by_cost < cost if side == "left" else by_cost <= cost) & (by_score == best[count])
-        return np.where(is_own, second[count], best[count])
-
-    return (best_other("left") >= score) | (best_other("right") > score)
+    cost, score = cost[:, None], score[:, None]  # [point, other point]
+    is_dominated = (by_cost <= cost) & (by_score >= score) & ((by_cost < cost) | (by_score > score))
+    np.fill_diagonal(is_dominated, False)
+    return np.asarray(is_dominated.any(axis=1))

@@ -20,9 +20,8 @@ from tests.simulation.studies import (
     until_decided,
 )
 
-from jestlab.analysis.claims.evidence import Sample
+from jestlab.analysis.claims.evidence import Sample, power
 from jestlab.analysis.claims.forecast import NO_FORECAST
-from jestlab.analysis.claims.power import power
 
 INF, NAN = math.inf, math.nan
 RELATIONS = ("above", "below", "near")

@@ -6,17 +6,12 @@ shares an error rate among claims; `evidence` tests differences, by `sign_test`,
 t; `forecast` and `rounds` choose the next seeds; `registration` compares a study with its registration.
 """
 
-from .claim import COMPARISONS, Claim, Side, Study, Until, parse_claims, parts_of, studies
-from .family import Family
-
-__all__ = [
-    "COMPARISONS",
-    "Claim",
-    "Family",
-    "Side",
-    "Study",
-    "Until",
-    "parse_claims",
-    "parts_of",
-    "studies",
-]
+from .claim import COMPARISONS as COMPARISONS
+from .claim import Claim as Claim
+from .claim import Side as Side
+from .claim import Study as Study
+from .claim import Until as Until
+from .claim import parse_claims as parse_claims
+from .claim import parts_of as parts_of
+from .claim import studies as studies
+from .family import Family as Family

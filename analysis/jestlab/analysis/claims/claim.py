@@ -20,8 +20,7 @@ from pydantic import (
 
 from ..costs import Scope
 from ..results import Snapshot, opens_store
-from .family import MOST_SEEDS, USUAL_SEEDS, Family
-from .part import Part
+from .family import MOST_SEEDS, USUAL_SEEDS, Family, Part
 
 SCORE = "score"
 AT_FLOPS = "score_at_flops"
@@ -328,8 +327,7 @@ class Study:
     @property
     def scope(self) -> Scope:
         """Which FLOPs the reports count: "scoring" unless a report names a scope."""
-        scope: Scope = self._report_option("scope") or "scoring"
-        return scope
+        return self._report_option("scope") or "scoring"
 
     def _report_option(self, option: str) -> Any:
         reports = self.spec.get("reports") or []

@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from ..intervals import moments, tail
 from .count_test import CountTest, Floats
@@ -174,6 +175,21 @@ def planned(effect: float, level: float, at_most: int, test: TestName | None) ->
     """
     sample = Sample((), "above", limit=level, at_most=at_most, test=test)
     return ended(sample.test_all(futures(sample.values, at_most, effect)).min(axis=0), level, 0)
+
+
+def power(effect: npt.ArrayLike, n: int, error: float = 0.05) -> npt.NDArray[np.float64]:
+    """Return the probability that a t-test of n seeds finds that the mean of paired differences is positive.
+
+    Args:
+        effect: Mean of the differences divided by their standard deviation.
+        n: Number of seeds, at least 2.
+        error: Level of the one-sided test.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    shift = np.multiply(effect, math.sqrt(n))
+    probability = 1.0 - nctdtr(n - 1, shift, stdtrit(n - 1, 1 - error))
+    return np.where(np.isnan(probability), shift > 0, probability)  # SciPy returns NaN in some far tails
 
 
 def _student(values: Floats, threshold: float, is_inclusive: bool) -> Floats:

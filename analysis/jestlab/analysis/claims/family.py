@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
-
-from .part import Part
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MANY = 10
 """Number of claims from which the false discovery rate is the default."""
@@ -27,6 +25,20 @@ USUAL_SEEDS = 24
 _Rate = Annotated[float, Field(gt=0, lt=0.5)]
 
 _DEFAULT = 0.05
+
+
+class Part(BaseModel):
+    """A part of a spec; a key without a value has its default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        known = cls.model_fields
+        return {key: value for key, value in data.items() if value is not None or key not in known}
 
 
 class Family(Part):

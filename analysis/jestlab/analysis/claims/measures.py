@@ -181,5 +181,4 @@ def spike_count(values: pd.Series[float]) -> float:
 def running_median(values: pd.Series[float]) -> pd.Series[float]:
     """Compute the median around each point, over a window that no spike fills."""
     window = max(_MIN_WINDOW, len(values) // _WINDOW_SHARE)
-    median: pd.Series[float] = values.rolling(window, center=True, min_periods=1).median()
-    return median
+    return values.rolling(window, center=True, min_periods=1).median()

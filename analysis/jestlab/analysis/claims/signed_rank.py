@@ -30,8 +30,7 @@ def one_look(n: int) -> Floats:
     for rank in range(1, n + 1):
         without = np.pad(chances, (0, rank))
         chances = (without + np.pad(chances, (rank, 0))) / 2
-    p_values: Floats = np.cumsum(chances)
-    return p_values
+    return np.cumsum(chances)
 
 
 @cache

@@ -19,41 +19,26 @@ from ..custom import Loader, Results, load
 from ..errors import NotYet, RequestError
 from ..frames import Frames
 from ..results import Snapshot, opened
-from ..sheet import PLAIN, Sheet
+from ..sheet import PLAIN
+from ..sheet import Sheet as Sheet
 from ..tuned import with_best
-from .against import PRESETS, Axis, against, against_reference
+from .against import PRESETS
+from .against import Axis as Axis
+from .against import against as against
+from .against import against_reference as against_reference
 from .composition import composition
 from .custom import custom_plot
-from .learnability import learnability
-from .learning_curves import learning_curves
-from .optimizer_spikes import optimizer_spikes
-from .pareto import pareto
-from .plot import Plot
-from .published import published_scores
+from .learnability import learnability as learnability
+from .learning_curves import learning_curves as learning_curves
+from .optimizer_spikes import optimizer_spikes as optimizer_spikes
+from .pareto import pareto as pareto
+from .plot import Plot as Plot
+from .published import published_scores as published_scores
 from .scaling import scaling
-from .selected import selected
-from .speedup import speedup
-from .step_costs import method_costs, step_costs
-
-__all__ = [
-    "KINDS",
-    "Axis",
-    "Plot",
-    "Sheet",
-    "against",
-    "against_reference",
-    "all_possible",
-    "draw",
-    "learnability",
-    "learning_curves",
-    "method_costs",
-    "optimizer_spikes",
-    "pareto",
-    "published_scores",
-    "selected",
-    "speedup",
-    "step_costs",
-]
+from .selected import selected as selected
+from .speedup import speedup as speedup
+from .step_costs import method_costs as method_costs
+from .step_costs import step_costs as step_costs
 
 
 def _against(

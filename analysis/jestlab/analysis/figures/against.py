@@ -369,8 +369,7 @@ def _pairs(frames: Frames, configs: Configs, baseline: str) -> pd.DataFrame:
     gains = finals.melt(value_name="y", ignore_index=False).dropna().reset_index()
     references = gains[["label", "seed", "y"]].rename(columns={"label": "reference", "y": "x"})
     gains["reference"] = [configs.reference(label) for label in gains["label"]]
-    pairs: pd.DataFrame = gains.merge(references, on=["reference", "seed"])
-    return pairs
+    return gains.merge(references, on=["reference", "seed"])
 
 
 def _json(value: Any) -> str:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from ..custom import CodeFailed, CustomCode, Results, one_line, stem_of
 from .panels import DPI
 from .plot import Plot, Texts
@@ -30,7 +32,6 @@ def custom_plot(code: CustomCode, results: Results, options: Mapping[str, Any]) 
         NotYet: Results are missing.
         CodeFailed: The function failed, or returned something else.
     """
-    import pandas as pd
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

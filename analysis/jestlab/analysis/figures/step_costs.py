@@ -101,5 +101,4 @@ def _flops_per_example(frames: Frames) -> pd.DataFrame:
     planned = planned.fillna(0.0)
     ends = frames.scores[frames.scores["final"]].groupby("label")["examples_seen"].mean()
     seen = {label: configs.get(label, "schedule.examples_seen") or ends.get(label) for label in planned.index}
-    flops: pd.DataFrame = planned[planned.sum(axis=1) > 0].div(pd.Series(seen, dtype=float), axis=0).dropna()
-    return flops
+    return planned[planned.sum(axis=1) > 0].div(pd.Series(seen, dtype=float), axis=0).dropna()

@@ -14,29 +14,18 @@ from ..errors import RequestError
 from ..frames import Frames
 from ..provenance.warnings import Origins
 from ..results import Snapshot, opens_store
-from ..shape import Shape
+from ..shape import Shape as Shape
 from ..tuned import BestOf, with_best
 from ..units import near, some
 from .claims import claims_table
-from .core import Table
+from .core import Table as Table
 from .custom import custom_table
-from .final_results import Finals, finals
-from .paper import LAYOUTS, paper_table
-from .summary import speedup_table, summary
-
-__all__ = [
-    "LAYOUTS",
-    "NAMES",
-    "Finals",
-    "Shape",
-    "Table",
-    "default_name",
-    "finals",
-    "paper_table",
-    "speedup_table",
-    "summary",
-    "table",
-]
+from .final_results import Finals as Finals
+from .final_results import finals as finals
+from .paper import LAYOUTS as LAYOUTS
+from .paper import paper_table as paper_table
+from .summary import speedup_table as speedup_table
+from .summary import summary as summary
 
 _OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
 

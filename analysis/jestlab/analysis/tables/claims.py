@@ -8,6 +8,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
+import pandas as pd
+
 from ..claims.claim import SCORE, Claim
 from ..claims.evidence import Verdict
 from ..claims.judged import Judged, Judging, count_verdicts
@@ -66,8 +68,6 @@ def claims_table(
         seeds_planned, stopped (why no more seeds are run), chosen (how often each run was the best),
         registered, exploratory (changes since the registration), reason, and unit and digits of the measure.
     """
-    import pandas as pd
-
     count = Counter(each.claim.statement for each in judged)
     rows = [
         each.claim.statement + (f" ({each.contrast.experiment})" if count[each.claim.statement] > 1 else "")

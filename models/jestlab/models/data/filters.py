@@ -159,5 +159,4 @@ def _compare(
         raise TypeError("a number is compared with something else")
     if pa.float64() in types:  # PyArrow alone would choose float32 for some constants
         values = tuple(value.cast(pa.float64(), safe=False) for value in values)
-    compared: pc.Expression = COMPARISONS[key](*values)
-    return compared
+    return COMPARISONS[key](*values)

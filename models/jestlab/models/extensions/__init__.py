@@ -8,30 +8,14 @@ references.py  finds, checks, and imports the code of a reference
 content.py     the digest of code, without comments; the files that code imports
 """
 
-from jestlab.models.extensions.content import digest
-from jestlab.models.extensions.kinds import (
-    GIVEN,
-    GROUPS,
-    CustomFunction,
-    Kind,
-    check_name,
-    code_of,
-    installed,
-    load,
-    reference_of,
-    uses,
-)
-
-__all__ = [
-    "GIVEN",
-    "GROUPS",
-    "CustomFunction",
-    "Kind",
-    "check_name",
-    "code_of",
-    "digest",
-    "installed",
-    "load",
-    "reference_of",
-    "uses",
-]
+from jestlab.models.extensions.content import digest as digest
+from jestlab.models.extensions.kinds import GIVEN as GIVEN
+from jestlab.models.extensions.kinds import GROUPS as GROUPS
+from jestlab.models.extensions.kinds import CustomFunction as CustomFunction
+from jestlab.models.extensions.kinds import Kind as Kind
+from jestlab.models.extensions.kinds import check_name as check_name
+from jestlab.models.extensions.kinds import code_of as code_of
+from jestlab.models.extensions.kinds import installed as installed
+from jestlab.models.extensions.kinds import load as load
+from jestlab.models.extensions.kinds import reference_of as reference_of
+from jestlab.models.extensions.kinds import uses as uses

@@ -197,7 +197,7 @@ class _Step:
                 (learner_z, reference_z, concepts)
             )
         settings = self.config.selection
-        selected: Selected = jax.lax.stop_gradient(
+        return jax.lax.stop_gradient(
             select(
                 key,
                 learner_z,
@@ -214,7 +214,6 @@ class _Step:
                 concepts=concepts,
             )
         )
-        return selected
 
     def gather(self, batch: Batch, reference_z: Embeddings | None, chosen: jax.Array) -> Batch:
         """Move the selected rows to the devices that train on them."""

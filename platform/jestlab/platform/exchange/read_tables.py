@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
+
+import pandas as pd
 
 from jestlab.platform.errors import UserError, nearest, shown
 from jestlab.platform.exchange.source_run import (
@@ -21,9 +23,6 @@ from jestlab.platform.exchange.source_run import (
     whole_number,
 )
 from jestlab.platform.words import listed, on_one_line
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _CONFIG_PREFIX = "config."
 _MOST_BYTES = 1 << 29  # of a table in memory; as Python objects it takes several times as much
@@ -171,8 +170,6 @@ def _load(path: Path, text_columns: Sequence[str], known: Sequence[str]) -> tupl
     Cells are None, truth values, numbers, text, or lists. Columns in `text_columns` are text. Names in
     `known` match case-insensitively if there is no exact match.
     """
-    import pandas as pd
-
     if not path.is_file():
         raise UserError(f"{path}: no such file: expected a table in CSV or Parquet")
     with path.open("rb") as file:

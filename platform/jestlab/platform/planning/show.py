@@ -154,7 +154,7 @@ def _power(survey: Survey) -> Iterator[str]:
     claims = sum(len(part.claims) for part in parts)
     if not claims:
         return
-    from jestlab.analysis.claims.power import power  # imports SciPy
+    from jestlab.analysis.claims.evidence import power  # imports NumPy
 
     family = study.family
     level = family.level(claims, claims // 2)

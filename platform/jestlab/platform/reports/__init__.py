@@ -5,22 +5,10 @@ selected.py  reads the images that runs selected
 update.py    writes the reports of a study, and rewrites them after a change
 """
 
-from jestlab.platform.reports.update import (
-    BUILD_FILE,
-    Made,
-    bring_up_to_date,
-    build_key,
-    tables_of,
-    write_page,
-    write_reports,
-)
-
-__all__ = [
-    "BUILD_FILE",
-    "Made",
-    "bring_up_to_date",
-    "build_key",
-    "tables_of",
-    "write_page",
-    "write_reports",
-]
+from jestlab.platform.reports.update import BUILD_FILE as BUILD_FILE
+from jestlab.platform.reports.update import Made as Made
+from jestlab.platform.reports.update import bring_up_to_date as bring_up_to_date
+from jestlab.platform.reports.update import build_key as build_key
+from jestlab.platform.reports.update import tables_of as tables_of
+from jestlab.platform.reports.update import write_page as write_page
+from jestlab.platform.reports.update import write_reports as write_reports

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 from starlette.requests import Request
 
 from jestlab.analysis.colors import BASELINE, REFERENCE, LabelColor, numbered
@@ -181,8 +182,6 @@ def _scores(groups: Sequence[Group], base: Group) -> list[tuple[str, list[Score]
 
 def _score(name: str, metric: Metric, group: Group, base: Group) -> Score:
     """Compare a score of a group with that of the base, paired by seed; by means if no seed is in both."""
-    import pandas as pd
-
     ours, theirs = (pd.Series(each.scores(name), dtype=float) for each in (group, base))
     mean, delta = paired(ours, 0.0 * ours), paired(ours, theirs)
     text = interval(mean.mean, mean.low, mean.high, metric)

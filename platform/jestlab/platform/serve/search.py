@@ -7,12 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 from sqlalchemy import bindparam, text
 from starlette.requests import Request
 from starlette.responses import Response
 
 from jestlab.analysis import query
 from jestlab.analysis.files import rows_to_csv
+from jestlab.analysis.frames import Frames
 from jestlab.platform.errors import StoreUnreachable, UserError, one_line_errors
 from jestlab.platform.serve.labs import Labs
 from jestlab.platform.serve.rendering import duration, render
@@ -87,10 +89,6 @@ def runs(labs: Labs, request: Request) -> str:
 
 def last_scores(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
     """Return the last scores of runs, by experiment and fingerprint, as the tables of each show them."""
-    import pandas as pd
-
-    from jestlab.analysis.frames import Frames
-
     runs = pd.DataFrame(rows, columns=["experiment", "fingerprint"]).drop_duplicates()
     keys = [*map(run_key, runs["fingerprint"])]
     last = pd.DataFrame(map(tuple, store.rows(_LAST.bindparams(runs=keys))), columns=_LAST_COLUMNS)
