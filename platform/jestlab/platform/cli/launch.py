@@ -72,10 +72,10 @@ class _LaunchCommand(click.Command):
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", type=SPEC_RUN, metavar="[RUN]...", nargs=-1)
 @decide_option
-@click.option(_DETACH, type=click.Choice(["process", "slurm", "dependencies"]), metavar="[=WAY]",
-              help="Return once started. process, the default: continue in a process of this machine. slurm: "
-                   "continue in a small job. dependencies: submit all runs as jobs that Slurm starts after "
-                   "their dependencies.")  # fmt: skip
+@click.option(_DETACH, type=click.Choice(["process", "slurm", "dependencies"]),
+              metavar="[=process|slurm|dependencies]",
+              help="Return once started, and continue in a process of this machine (the default), in a "
+                   "Slurm job, or without a launcher, as jobs with dependencies.")  # fmt: skip
 @_no_reports
 @_lab_json
 def launch_command(

@@ -152,6 +152,8 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     repeated after a failure or a preemption appears as drift. Goodput is the useful share of the machines'
     time; --json and the experiment's page have it by run.
     """
+    from jestlab.platform.launch import launcher_job
+
     if name is None:
         store = Store.open_readonly(lab.store_url)
         experiments = store.experiments() if store else []
@@ -178,7 +180,9 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     ]
     known = {row.run.fingerprint for row in rows} & goodputs.keys()
     goodput = summary(total(goodputs[fingerprint] for fingerprint in known))
-    warnings = [*changes.lines(experiment), *unreported(lab.store_url, experiment)]
+    launcher = launcher_job.find(lab, experiment)
+    launched = [] if launcher is None else [f"launcher: Slurm job {launcher.id}, {launcher.state}"]
+    warnings = [*launched, *changes.lines(experiment), *unreported(lab.store_url, experiment)]
     show(as_json, data, [*_status_lines(rows, tags, lab, goodput), *warnings])
 
 
