@@ -8,8 +8,6 @@ Templates write `<i class="swatch" style="background: {{ color.css }}">`; script
 The browser chooses between the two colors, so a change of theme needs no script.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

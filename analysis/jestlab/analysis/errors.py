@@ -1,7 +1,5 @@
 """Errors that users can fix, and helpers for messages. Any other exception from this package is a bug."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -4,8 +4,6 @@ Pure arithmetic on rows of `v_goodput`. Times are whole microseconds multiplied 
 so that parts add up exactly. Training and evaluation are useful unless a later attempt repeats them.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

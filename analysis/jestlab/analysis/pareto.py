@@ -4,8 +4,6 @@ A point dominates another if it costs no more, scores no less, and is better in 
 have one number for each of n points, [n].
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -11,8 +11,6 @@ Results of a seed may be correlated over sizes, and sizes may differ in noise. A
 narrow, and pooled variances are wrong if noise depends on size. `tests/simulation/scaling.py` measures it.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

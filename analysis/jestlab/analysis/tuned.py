@@ -1,7 +1,5 @@
 """Rows and curves of the best runs: in each seed, one of several labels, which a metric chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any

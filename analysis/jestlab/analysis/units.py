@@ -1,7 +1,5 @@
 """Format numbers and lists for people, and suggest names for unknown ones."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,6 @@
 Each study only defines its variants. Settings that depend on the scale are defined here, once.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

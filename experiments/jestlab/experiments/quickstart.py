@@ -10,8 +10,6 @@ Scores in % at smoke, means of 3 seeds, 2026-11-27: reference 48.8; uniform 10.3
 26.6.
 """
 
-from __future__ import annotations
-
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base

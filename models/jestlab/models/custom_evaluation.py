@@ -4,8 +4,6 @@ A custom evaluation is a function `evaluation(model, **options)` that returns nu
 of a run call it at every evaluation, and must get the same numbers.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ Letters: n images, m captions, C classes, T templates, L tokens, E embedding wid
 constant), λ ridge, k recall rank.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import logging

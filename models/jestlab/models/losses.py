@@ -22,8 +22,6 @@ denominator in the paper's Eq. 1 is printed with the indices of the first; here 
 that both directions count.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Connect a run's processes, one on each host, by the variables its launcher set. Importing needs no JAX."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

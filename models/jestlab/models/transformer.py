@@ -6,8 +6,6 @@ Parameters are float32. Products are computed in `dtype`; normalization statisti
 Letters: n examples, L tokens, D width, m rows of a matrix (the tokens of all examples).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

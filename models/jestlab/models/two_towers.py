@@ -13,8 +13,6 @@ Letters: n examples, L tokens or patches, p side of a patch in pixels, g patches
 E embedding.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any, cast

@@ -40,8 +40,6 @@ first, the attempt started from the beginning if earlier attempts left no files 
 otherwise one step before the values.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Optional packages: extras, which some features need, and packages that workers don't need."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 from jestlab.platform.errors import UserError

@@ -1,7 +1,5 @@
 """Digests of the contents of files and folders."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Errors that users can fix, and helpers to write their messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 

@@ -8,8 +8,6 @@ All users can create files in the folder and open those of others, but only for 
 lock them (flock(2)). So another user can reserve GPUs, and do nothing worse.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,7 +1,5 @@
 """Logs of runs: one file per run, to which each attempt appends. Functions read them and shorten lines."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Replace credentials in text that is shown or stored; optional parts of provenance."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Literal, get_args

@@ -1,7 +1,5 @@
 """The registered studies: the modules of `jestlab.experiments`."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pkgutil

@@ -1,7 +1,5 @@
 """Names of the current user and machine."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import socket

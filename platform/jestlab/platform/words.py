@@ -1,7 +1,5 @@
 """Helpers for text: counts, lists, and printable characters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -14,8 +14,6 @@ others assist it and write no results. If one of them fails, it ends the attempt
 all of them end.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import gc

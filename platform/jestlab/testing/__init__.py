@@ -16,8 +16,6 @@ results.py    figures and tables, on a small study with made-up results
 executors.py  executors, with real jobs (job.py)
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Contract test for executors: test cases, and harnesses that control the jobs of an executor."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 import time

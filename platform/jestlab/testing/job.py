@@ -4,8 +4,6 @@ The job creates `NAME.<process id>.began`, prints the content of `NAME.lines` wh
 exits with the code in `NAME.code`. If the code is 137, it kills itself.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

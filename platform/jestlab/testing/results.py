@@ -1,7 +1,5 @@
 """Contract tests for custom figures and tables, on a small study with made-up results."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

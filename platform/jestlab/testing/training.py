@@ -1,7 +1,5 @@
 """Contract tests for custom criteria, rules, losses, evaluations, readers, and towers."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

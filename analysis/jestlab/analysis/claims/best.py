@@ -4,8 +4,6 @@ A claim then compares the procedure "tune with one seed, then report". A choice 
 all of them: their differences would not be independent, as the tests of claims assume.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 

@@ -13,8 +13,6 @@ Sources: Jennison and Turnbull (2000), Group Sequential Methods, ch. 12, for exa
 binomial data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -12,8 +12,6 @@ A difference is infinite if a run of one side diverged. Then a study with one lo
 difference is NaN if its value is unknown, for example because a run failed. NaN counts against both verdicts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

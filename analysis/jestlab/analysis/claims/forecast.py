@@ -5,8 +5,6 @@ their posterior with Jeffreys' prior (σ² = (n − 1)·s²/χ², μ = mean + z�
 of these futures. They only choose which seeds to run; no verdict depends on them.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A claim with its verdict, and the words that describe it."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

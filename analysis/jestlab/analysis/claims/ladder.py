@@ -7,8 +7,6 @@ and Theorems in Analysis II", part V, no. 77), which are two: 0 and b₀. So if 
 the sum is on the better side of 0 exactly if b > b₀. Nothing is fitted, so every test of claims applies.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -11,8 +11,6 @@ The mixtures of Student's t (Lai, 1976) need normal differences: at the level of
 t is wrong 9 to 24 times as often as it should be with exponential differences of 3 to 24 seeds.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -10,8 +10,6 @@ The p-values of looks after every seed are exact for independent seeds with the 
 They are summed over all signs and all orders of up to 20 seeds; the time doubles with every further seed.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

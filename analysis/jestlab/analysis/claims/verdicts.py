@@ -1,7 +1,5 @@
 """Judge the claims of studies by the seeds that both sides of a claim have."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ converts the same data for the page. All modules share `style` (colors), `axes`,
 `captions`, and `plot` (titles and looks).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

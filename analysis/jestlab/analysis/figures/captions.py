@@ -1,7 +1,5 @@
 """Sentences of the captions of figures; those without content are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 import pandas as pd

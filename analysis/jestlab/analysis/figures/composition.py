@@ -1,7 +1,5 @@
 """Composition of batches: shares of the values of a metadata column, one bar per run."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from ..errors import NotYet

@@ -3,8 +3,6 @@
 Matplotlib draws in jestlab's style. Files from earlier are up to date if the picture hasn't changed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import sys

@@ -1,7 +1,5 @@
 """Scaling laws: final scores over sizes, with power laws that are fitted to them and extrapolated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

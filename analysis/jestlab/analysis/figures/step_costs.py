@@ -1,7 +1,5 @@
 """Costs of a training step of each run relative to the baseline's, by component (paper, Figure 4, left)."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from ..configs import Configs

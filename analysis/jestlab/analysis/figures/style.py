@@ -4,8 +4,6 @@
 two of 104 labels share color and marker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ file ("data train.csv"), a package ("package numpy"), or jestlab's own code ("je
 digests or versions that the run's attempts recorded. Runs differ only in items that both of them recorded.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import json

@@ -1,7 +1,5 @@
 """The history of an experiment: spec, runs, attempts, and costs; and how to reproduce the experiment."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections import Counter

@@ -1,7 +1,5 @@
 """The report of an experiment: one HTML page, and a folder with its tables and figures as files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

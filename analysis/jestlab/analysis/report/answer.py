@@ -1,7 +1,5 @@
 """The answer to a study's question: a verdict, one sentence, and three numbers of its summary table."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 A union of studies has the claims of all, and then a section for each study with the reports of its spec.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import shlex

@@ -1,7 +1,5 @@
 """Render a page as HTML: as one self-contained document, or as a part of another page."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

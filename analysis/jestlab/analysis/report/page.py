@@ -1,7 +1,5 @@
 """`ReportPage` and its parts: plain data that `contents` fills and `html` renders."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

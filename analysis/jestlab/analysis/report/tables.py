@@ -1,7 +1,5 @@
 """Tables that only reports have: planned and actual costs, and failures."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping

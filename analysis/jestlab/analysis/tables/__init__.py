@@ -1,7 +1,5 @@
 """Make a table by its name: `table(store, "summary", ["comparison"])`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of claims with their verdicts, differences, and p-values."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@
 the script of a page composes the explanation of each cell.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Final results of an experiment: scores, costs, and the effort of each run to match the baseline."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

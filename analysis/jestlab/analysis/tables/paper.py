@@ -1,7 +1,5 @@
 """The tables of the JEST paper (Evans et al., 2024): published rows, rows of own runs, or both."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple

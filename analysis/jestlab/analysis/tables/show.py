@@ -1,7 +1,5 @@
 """Write cells and headings: means and differences with intervals, seeds, and metrics."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The tables of one experiment: the summary, and the speed-ups over the baseline."""
 
-from __future__ import annotations
-
 import math
 from statistics import median_high
 from typing import Any

@@ -1,7 +1,5 @@
 """What configs share: frozen sections, identities, types of fields, names of rules, criteria, and losses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Random flips and crops of images, drawn again each time that an image is read."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from PIL import Image

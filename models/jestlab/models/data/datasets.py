@@ -6,8 +6,6 @@ its digest, checks, size, and garbage collection to platform/: `programs.builtin
 `cli.gc`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

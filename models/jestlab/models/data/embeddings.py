@@ -11,8 +11,6 @@ Files, in `embeddings/` of a run's folder:
     about.json               `About`; written after the rows that it counts
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -3,8 +3,6 @@
 `Captioned` packs a folder of images, with a CSV file that describes them, in either format.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -5,8 +5,6 @@ and loses some clean pairs. Near-duplicates are true pairs and pass every filter
 diversity, which `uniqueness` measures as a deduplication pass would.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Callable

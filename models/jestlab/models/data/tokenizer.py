@@ -5,8 +5,6 @@ SigLIP 2 uses Gemma's, a sentencepiece model or a `tokenizer.json` of Hugging Fa
 end token and a separate padding token. Both convert captions to lower case.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Callable, Sequence

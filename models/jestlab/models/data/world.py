@@ -6,8 +6,6 @@ Every background is dark and every color bright; otherwise no model would learn 
 A scene is a whole number: class × 64 + the rest, with the attributes in the order of `ATTRIBUTES`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

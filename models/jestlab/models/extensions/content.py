@@ -5,8 +5,6 @@ in an installed package, is the same code. It includes the files that the code i
 package, and no others.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import functools

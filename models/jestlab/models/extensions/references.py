@@ -4,8 +4,6 @@ Checking a reference reads its file and executes nothing: the code may be slow t
 packages that only other machines have.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import functools

@@ -5,8 +5,6 @@ Files, in `scores/` of a run's folder:
     about.json      the names of the columns and the digest of their data; written last
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

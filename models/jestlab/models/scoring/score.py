@@ -3,8 +3,6 @@
 Letters: n examples, E embedding width, b batch, K divisions into batches, τ temperature, m targets.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

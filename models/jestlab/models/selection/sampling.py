@@ -7,8 +7,6 @@ order, ties go to the smaller global index, and fetched rows are copies.
 Letters: B super-batch, P devices, R = B / P rows on this device.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 

@@ -19,8 +19,6 @@ Letters: R rows (candidates on this device), c chunk, C the chosen examples, E e
 s_ij = t z^im_i · z^txt_j, b bias, g criterion.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

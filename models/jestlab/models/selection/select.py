@@ -26,8 +26,6 @@ Departures from the printed algorithms, and why:
 Letters: B super-batch, R = B / P of them on this device, b sub-batch, N chunks, c chunk.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast

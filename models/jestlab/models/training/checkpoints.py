@@ -12,8 +12,6 @@ Every process has the whole state. Only the first one writes and reads checkpoin
 others, so processes don't need a shared folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -19,8 +19,6 @@ filtering ratio are measured at `filtering_ratio`.
 Letters: B super-batch, b sub-batch, N chunks, f filtering ratio, E embedding width.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import logging

@@ -5,8 +5,6 @@ run of leading zeros among its hashes. The standard error of the estimate is 1.0
 registers of several processes, or of parts of a run, gives the registers of the whole.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One embedding run: a reference's embeddings of every example, resumable after any save."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

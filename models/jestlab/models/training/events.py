@@ -1,7 +1,5 @@
 """Write a run's metrics as TensorBoard event files, without TensorFlow."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

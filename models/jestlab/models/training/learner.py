@@ -4,8 +4,6 @@ Letters: B super-batch, b sub-batch, P devices, λ share trained on approximatel
 forward pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

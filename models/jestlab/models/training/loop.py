@@ -1,7 +1,5 @@
 """One training run from data to final evaluation, resumable from any checkpoint."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

@@ -3,8 +3,6 @@
 To add a schedule, add its name to `config.train.Optimizer.decay` and its branch to `learning_rate`.
 """
 
-from __future__ import annotations
-
 import re
 
 import jax

@@ -4,8 +4,6 @@ The clock is notified when a phase starts and ends, a few times a minute. All ot
 step has no overhead. Importing this module is cheap: it doesn't import JAX.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -5,8 +5,6 @@
 The examples themselves are in the shards, under their global numbers.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Mapping

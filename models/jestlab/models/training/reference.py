@@ -1,7 +1,5 @@
 """The reference that selection scores with: a model that scores online, or its cached embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`TrainState`: what a step changes, with the run's random key; and its value at step 0."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

@@ -18,8 +18,6 @@ Differences from the paper's pseudocode:
 Letters: B super-batch, b sub-batch, P devices, L tokens, E embedding width, K concepts of an example.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 Importing this module is cheap, for the platform and users' scripts: it doesn't import JAX.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path

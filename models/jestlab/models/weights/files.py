@@ -3,8 +3,6 @@
 Files aren't trusted: no pickles, and no sizes beyond those of the file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import zipfile

@@ -3,8 +3,6 @@
 A parameter's name is its path in the tree of `two_towers.Parameters`, such as `img/embedding/kernel`.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Mapping

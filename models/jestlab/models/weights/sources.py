@@ -6,8 +6,6 @@ was trained with one file isn't trained again with the other. The hash requires 
 cached next to the file until the file's size or time changes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

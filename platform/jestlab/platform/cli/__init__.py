@@ -1,7 +1,5 @@
 """The command line. A verb's module is imported only when the verb is used, so that `--help` is fast."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

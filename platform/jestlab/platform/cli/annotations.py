@@ -1,7 +1,5 @@
 """`jestlab note`, `tag`, `accept`, `retract`, and `trust`: people's statements about experiments and runs."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The user waits for each completion, so names are read directly from a SQLite sto
 and errors are ignored.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

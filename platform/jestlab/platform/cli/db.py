@@ -1,7 +1,5 @@
 """`jestlab db`: check, back up, and restore the results store."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

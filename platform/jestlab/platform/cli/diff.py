@@ -1,7 +1,5 @@
 """`jestlab diff`: compare two runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import string

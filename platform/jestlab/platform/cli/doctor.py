@@ -1,7 +1,5 @@
 """`jestlab doctor`: check the installation and the lab, and name a remedy for each problem."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

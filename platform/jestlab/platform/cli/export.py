@@ -1,7 +1,5 @@
 """`jestlab export` and `import`: archives of experiments, and results in the formats of other tools."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import asdict
 from pathlib import Path

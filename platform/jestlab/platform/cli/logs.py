@@ -1,7 +1,5 @@
 """`jestlab logs`: print or follow the log of a run."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import sys

@@ -5,8 +5,6 @@ experiment if no other experiment has such a run. Alternatively, the first chara
 name it.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass

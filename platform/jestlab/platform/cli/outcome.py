@@ -1,7 +1,5 @@
 """Show the result of a launch: tables, verdicts of claims, paths of reports, and failed runs."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """`jestlab published`: import, list, export, and remove published results."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Sequence

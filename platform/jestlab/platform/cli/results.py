@@ -3,8 +3,6 @@
 NumPy, pandas, and Matplotlib are imported when a verb runs, so that `--help` is fast.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

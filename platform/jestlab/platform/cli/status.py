@@ -1,7 +1,5 @@
 """`jestlab status`, `watch`, and `attach`: states, progress, and costs of runs, once or live."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

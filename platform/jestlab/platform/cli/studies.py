@@ -1,7 +1,5 @@
 """`jestlab list`, `show`, `plan`, `register`, and `costs`: inspect and register studies before a launch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Adopt runs of other tools: choose their labels, seeds, and scores, and add them to a study."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Read and write adopted runs in the store."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Unpack an archive from somebody else, and check its files and the values in its rows."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

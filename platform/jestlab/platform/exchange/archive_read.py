@@ -13,8 +13,6 @@ All rows are written in one transaction, and files are moved before it ends. A c
 a run, which `jestlab gc` deletes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

@@ -5,8 +5,6 @@ runs/<folder>/…         logs, and on request all other files of completed runs
 reports/<experiment>/…  tables and figures
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Export runs in formats of other tools: MLflow file stores, TensorBoard event files, and Parquet tables."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ The client of `mlflow-skinny` isn't used: it needs 33 s instead of 2 s to read 5
 writes its tables into each database that it opens, and refuses databases of other versions.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

@@ -1,7 +1,5 @@
 """Read runs from TensorBoard event files. Needs the extra `jestlab[adopt]`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ References:
     https://github.com/wandb/wandb/blob/main/wandb/proto/wandb_internal.proto
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

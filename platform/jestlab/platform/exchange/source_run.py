@@ -1,7 +1,5 @@
 """A run as another tool recorded it, in one form for all tools."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

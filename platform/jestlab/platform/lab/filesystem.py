@@ -1,7 +1,5 @@
 """Test the abilities of a lab's file system, and choose the kind of store that fits it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

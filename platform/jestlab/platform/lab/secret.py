@@ -4,8 +4,6 @@ The description of a job that other users can read names a secret (`JESTLAB_STOR
 the URL. The worker fetches the secret when it starts, with its service account.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import os

@@ -12,8 +12,6 @@ snapshots. Readers use the last name, so an attempt that hasn't noticed the loss
 file changes, only its changed parts are sent.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Claim attempts at runs that can start, within the limits of slots and chip-hours, and launch their jobs."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence, Set

@@ -1,7 +1,5 @@
 """Run the controller in a thread while the main thread handles signals, and call executors in parallel."""
 
-from __future__ import annotations
-
 import contextvars
 import functools
 import queue

@@ -4,8 +4,6 @@ All essential state is in the store: the state, last attempt, and job handle of 
 killed at any time and restarted on any machine, and several launchers can work on the same runs at once.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

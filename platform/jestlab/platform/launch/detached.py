@@ -5,8 +5,6 @@ So if the launch is refused, the error appears in the terminal. A file lock in t
 launches of one study at once. The kernel releases the lock when the process ends; the file names the process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -5,8 +5,6 @@ continues the launch. Before the job's time limit, and if Slurm preempts it, the
 the job returns to the queue. The jobs of runs continue meanwhile, and the next launcher takes them over.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The controller calls `decide` for every run in each pass and carries out the res
 a failed run is tried again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -3,8 +3,6 @@
 Which errors of a program recur, so that no retry helps, is decided in `programs.failures`.
 """
 
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass
 from datetime import datetime

@@ -3,8 +3,6 @@
 This module doesn't print or exit: it reports events to a listener, and returns the result.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager

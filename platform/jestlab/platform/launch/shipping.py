@@ -4,8 +4,6 @@
 run's folder, or of this folder if it is in no repository. The lab's own files are left out.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Status of an experiment's runs, as shown by `jestlab status`, `watch`, `attach`, and `serve`."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

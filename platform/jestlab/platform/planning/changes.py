@@ -5,8 +5,6 @@ differences are reported. Users can accept them (`store.annotations`), or execut
 `jestlab launch --rerun-changed`.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Fingerprints: the identities of runs, and the check that a stored fingerprint is authentic."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

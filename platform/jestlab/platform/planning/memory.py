@@ -9,8 +9,6 @@ A pass without gradients holds about a third of one block. The estimate doesn't 
 are read ahead, and the savings of approximate passes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

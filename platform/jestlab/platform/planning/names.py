@@ -1,7 +1,5 @@
 """Check that the metrics, config keys, and metadata columns that a study mentions exist."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache

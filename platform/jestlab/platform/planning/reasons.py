@@ -1,7 +1,5 @@
 """Find the reason why a run would run, and how it differs from the most similar completed run."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Record plans in the store: studies, their runs, and the dependencies of runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Show a plan as text, as a table, and as data."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

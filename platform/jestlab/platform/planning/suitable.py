@@ -1,7 +1,5 @@
 """Check that an executor and the programs of a study can use its resources."""
 
-from __future__ import annotations
-
 from jestlab.platform import programs
 from jestlab.platform.dependencies import EXECUTORS
 from jestlab.platform.errors import UserError

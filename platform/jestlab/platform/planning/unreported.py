@@ -1,7 +1,5 @@
 """Find runs that completed without a score that their study requires, such as a script without a report."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Programs that runs execute: jestlab's own by name, a command, or a custom callable."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check runs of jestlab's own programs before they start: data must fit configs, and dependencies roles."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 

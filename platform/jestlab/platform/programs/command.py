@@ -32,8 +32,6 @@ be executed (126, 127), or if it ends with the traceback of a TypeError or a sim
 counts as stopped, whatever its exit code, and resumes later with JESTLAB_RESUME set.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,8 +1,6 @@
 """The interface that a running program gets from jestlab: its folder, its inputs, and its reporting
 methods."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Collection, Mapping

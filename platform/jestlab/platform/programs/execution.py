@@ -4,8 +4,6 @@ Each raises `Interrupted` if it was asked to stop, after saving its progress, an
 weights have changed since the run was planned.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jestlab.models.config import (

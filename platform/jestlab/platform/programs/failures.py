@@ -4,8 +4,6 @@ After a fault of the program (a KeyError, a missing module or file, wrong usage 
 retried. All other failures may be temporary and are retried: out of memory, lost connections, signals.
 """
 
-from __future__ import annotations
-
 import builtins
 import os
 import re

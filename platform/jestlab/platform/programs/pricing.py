@@ -1,8 +1,6 @@
 """Prices of jestlab's own programs, computed from their configs by the formulas of
 `jestlab.analysis.flops`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path

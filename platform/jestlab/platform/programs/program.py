@@ -5,8 +5,6 @@ and parses its file but never imports it: the import can be slow, and may need p
 have. A wrong name is therefore reported when the spec is loaded, before any worker starts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -5,8 +5,6 @@ The worker fetches it to a local folder, once per machine, and runs the program 
 of its launch, even if the user's files have changed since, or don't exist on the worker's machine.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

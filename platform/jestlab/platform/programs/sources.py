@@ -6,8 +6,6 @@ the name of a module is computed. For jestlab's programs, custom code is the cod
 such as a selection rule or a loss.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

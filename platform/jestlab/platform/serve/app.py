@@ -1,7 +1,5 @@
 """The application: the page of each address, the forms that write, and the responses to errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial

@@ -1,7 +1,5 @@
 """The comparison of several runs, grouped by label."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

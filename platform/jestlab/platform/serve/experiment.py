@@ -1,7 +1,5 @@
 """The page of an experiment: live runs, and results as in its report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The front page: the list of all experiments."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

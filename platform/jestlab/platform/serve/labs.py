@@ -1,7 +1,5 @@
 """The served labs, with their stores opened read-only."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """Answers and best scores of experiments, computed in the background for the list of experiments."""
 
-from __future__ import annotations
-
 import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor

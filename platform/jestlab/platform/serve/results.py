@@ -1,7 +1,5 @@
 """The answer, claims, tables, and figures of an experiment, updated while results arrive."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time

@@ -1,7 +1,5 @@
 """Pages over whole labs: search for runs, and SQL with saved queries."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping, Sequence

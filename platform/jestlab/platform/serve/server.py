@@ -1,7 +1,5 @@
 """Serve labs until the process is stopped."""
 
-from __future__ import annotations
-
 import gc
 import secrets
 import socket

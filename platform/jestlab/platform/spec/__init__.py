@@ -7,8 +7,6 @@
 The function `get_config` of a Python file returns such a study.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Expand a study into its members, which are every run at every point and seed, with validated configs."""
 
-from __future__ import annotations
-
 import functools
 import heapq
 import itertools

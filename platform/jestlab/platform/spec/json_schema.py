@@ -4,8 +4,6 @@ It comes from the models that validate specs, and describes values as specs writ
 dotted keys, one value in place of a list. Rules between several keys are left to `jestlab plan`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ It comes from the JSON schemas of the classes that validate specs. The meaning o
 its field in the class, or the entry of the field under `Attributes:` in the docstring of the class.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping

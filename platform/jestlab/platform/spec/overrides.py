@@ -1,7 +1,5 @@
 """Overrides: changes to a spec from the command line, `--set path=value`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any

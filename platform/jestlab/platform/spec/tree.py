@@ -4,8 +4,6 @@
 are equivalent. The last one is the plain form, which all code after loading works with.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

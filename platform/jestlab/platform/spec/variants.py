@@ -1,7 +1,5 @@
 """The runs of a study at the points of their axes, and the checks of names that refer to them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

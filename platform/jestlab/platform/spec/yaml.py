@@ -5,8 +5,6 @@ them as a number and two strings. It reads `1e6` as an integer, which fingerprin
 would read `1e6` as a float, accept tags, and take twice as long.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 None of them changes or deletes a result.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 They read the attempt every few seconds, so that all machines stop together, and end it if they fail.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

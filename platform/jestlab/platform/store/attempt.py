@@ -1,7 +1,5 @@
 """One attempt at a run as its worker writes it, from its start to its end."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

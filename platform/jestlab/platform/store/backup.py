@@ -4,8 +4,6 @@ A copy is another store with another ID, and without the original's jobs. Otherw
 end each other's jobs.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import uuid

@@ -3,8 +3,6 @@
 While the store can't be reached, `spool` keeps batches in a file.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

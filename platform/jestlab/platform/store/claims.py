@@ -4,8 +4,6 @@ A claim holds its run until the attempt ends; only one of several launchers gets
 launchers together are checked in the transaction that claims, one launcher at a time.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

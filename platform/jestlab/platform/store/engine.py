@@ -5,8 +5,6 @@ SQLite is in WAL mode, with one writer at a time; on PostgreSQL a writer locks t
 another `StoreError` (something has to be fixed first), unless they are bugs of ours.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

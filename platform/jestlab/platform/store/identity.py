@@ -5,8 +5,6 @@ A store has a random ID, which its jobs carry, and records its own file or datab
 the original.
 """
 
-from __future__ import annotations
-
 import uuid
 
 from sqlalchemy import Connection, Engine, delete, func, select, text, update

@@ -7,8 +7,6 @@ before it launches it. Clocks of different machines are never compared. A launch
 launcher or a worker dead ends or adopts the attempt as it read it, and fails if the attempt has changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ recorded values, credentials in URLs are replaced, and so is the value of every 
 Secrets are also left out of the text of files and of uncommitted changes.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

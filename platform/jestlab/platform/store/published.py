@@ -1,7 +1,5 @@
 """Published results in the store: cells of tables, identified by source, table, row, and quantity."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The next attempt gets a new folder, so that it can't resume from an old checkpoi
 attempts. The old folder remains until `jestlab gc --delete`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 

@@ -1,7 +1,5 @@
 """Write many rows at once, on both kinds of databases, and convert values as the store keeps them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ SQLite, Alembic copies it and drops the old one. Unless foreign keys are off, th
 it.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections import Counter
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ The lock only keeps processes from trying at the same time. It is a file that na
 every few seconds; others remove it once it hasn't changed for `STALE_SECONDS`.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import random

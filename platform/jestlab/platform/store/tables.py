@@ -7,8 +7,6 @@ Rows have natural keys where possible, so that they are the same in every store:
 fingerprint, a study by its name, an attempt by its run and its number.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from typing import Any

@@ -3,8 +3,6 @@
 Views hold no data: a new definition needs no new schema, only `jestlab db upgrade`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Starter studies for `jestlab init`: `train.yaml`, or `command.yaml` with `command.py`, and a schema."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, get_args
 

@@ -4,8 +4,6 @@ It uses only Python's standard library. After the first launch, you can also sta
 its reports: `PYTHONPATH=lab/cache/client python3 SCRIPT`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

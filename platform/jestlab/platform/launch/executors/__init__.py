@@ -14,8 +14,6 @@ A custom executor needs no change of jestlab: see `custom`. To add a built-in ex
 - Add a harness to tests/platform/support, so that the contract tests check it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pkgutil import resolve_name

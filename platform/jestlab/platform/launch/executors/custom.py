@@ -1,7 +1,5 @@
 """Create custom executors, and turn their exceptions into errors of one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Environment variables of workers: threads, settings of XLA, and variables of this process."""
 
-from __future__ import annotations
-
 import os
 
 from jestlab.platform.lab.lab import SERVE_TOKEN, Lab

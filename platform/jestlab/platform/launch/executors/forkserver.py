@@ -11,8 +11,6 @@ instead, the job exits. When the job ends, its guard sends the exit code. Jobs a
 server or the launcher ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -10,8 +10,6 @@ References:
     kueue.sigs.k8s.io/docs/concepts/workload.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

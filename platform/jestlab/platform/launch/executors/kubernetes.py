@@ -4,8 +4,6 @@ A handle is `CONTEXT/NAMESPACE/NAME`, where CONTEXT is a context of the kubeconf
 configured for another cluster can find the job too.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections import defaultdict

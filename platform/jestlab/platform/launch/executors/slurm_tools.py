@@ -4,8 +4,6 @@ This module uses text formats instead of `--json`: the fields of `squeue -o` and
 stable, but the JSON has changed between versions, and some sites build Slurm without it.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -7,8 +7,6 @@ References:
     whose machines are preempted fails with a STOCKOUT error.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
