@@ -160,7 +160,6 @@ def render(
     """Write the manifest of each run's first attempt to a folder; return the files. Nothing is launched.
 
     The study is recorded in the store, so that users can submit the manifests; a note says so if it can't be.
-    The folder of Slurm's scripts also gets `submit.sh`, which submits them in the order of dependencies.
 
     Raises:
         UserError: The executor has no manifests.
@@ -183,7 +182,7 @@ def render(
     more = {"on": place, "record": settings.record, "code": shipping.arguments(plan.runs)}
     given = _completed(options, resources, more)
     folder.mkdir(parents=True, exist_ok=True)
-    written: dict[str, Path] = {}
+    written = list[Path]()
     for run in plan.runs:
         key = NO_ATTEMPT._replace(fingerprint=run.fingerprint)
         log = f"{run.directory}/{logs.NAME}"
@@ -193,12 +192,11 @@ def render(
         text, suffix = (manifest, "sbatch") if isinstance(manifest, str) else (dump(manifest), "yaml")
         path = folder / f"{job.name}.{suffix}"
         write_whole(path, text.encode())
-        written[run.fingerprint] = path
-    if all(path.suffix == ".sbatch" for path in written.values()):
+        written.append(path)
+    if all(path.suffix == ".sbatch" for path in written):
         lab.root.mkdir(parents=True, exist_ok=True)
         for run in plan.runs:
             lab.make_folder(run.directory)  # for the log, which Slurm opens
-        write_whole(folder / "submit.sh", _submit_script(plan, written).encode())
     try:
         _check_store(lab, executor)
         with _open(lab) as store:
@@ -207,25 +205,7 @@ def render(
                 recording.record(store, plan)
     except UserError as error:
         listener.note(f"the study is not recorded, which its jobs require: {error}")
-    return list(written.values())
-
-
-_SUBMIT = """\
-#!/bin/bash
-# Submit all runs. Each starts once the runs that it depends on have completed.
-set -e; cd "$(dirname "$0")"
-submit() { id=$(sbatch --parsable --kill-on-invalid-dep=yes "$@"); id=${id%%;*}; echo "$id ${!#}"; }
-"""
-
-
-def _submit_script(plan: Plan, scripts: Mapping[str, Path]) -> str:
-    """Return a script that submits the batch scripts (fingerprint → file), dependencies first."""
-    text = _SUBMIT
-    for run in plan.runs:
-        jobs = [f"$job_{need[:16]}" for need in run.needs.values() if need in scripts]
-        after = f'"--dependency=afterok:{":".join(jobs)}" ' if jobs else ""
-        text += f"submit {after}{scripts[run.fingerprint].name}; job_{run.fingerprint[:16]}=$id\n"
-    return text
+    return written
 
 
 def plan_study(lab: Lab, study: StudySpec, options: RetryOptions) -> Plan:

@@ -12,21 +12,12 @@ from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, SCORE, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
 from jestlab.platform.programs.context import RunContext
-from jestlab.platform.programs.program import DataLookup, Placement, Price, Program
-from jestlab.platform.spec.program import Config
+from jestlab.platform.programs.program import DataLookup as DataLookup
+from jestlab.platform.programs.program import Placement as Placement
+from jestlab.platform.programs.program import Price as Price
+from jestlab.platform.programs.program import Program
+from jestlab.platform.spec.program import Config as Config
 from jestlab.platform.store.records import ADOPTED
-
-__all__ = [
-    "BUILTIN",
-    "Config",
-    "DataLookup",
-    "Placement",
-    "Price",
-    "Program",
-    "execute",
-    "get",
-    "imports_of",
-]
 
 BUILTIN = {program.name: program for program in (TRAIN, EMBED, SCORE, WEIGHTS, DIAGNOSE, COMMAND)}
 

@@ -33,11 +33,13 @@ def test_rendered_scripts_can_be_submitted_as_they_are(lab, tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
     environment["PYTHONPATH"] = labs.variables(lab.root)["PYTHONPATH"]  # of the toy programs
     submit = functools.partial(subprocess.run, env=environment, cwd="/", capture_output=True, text=True)
-    done = submit(["bash", tmp_path / "jobs" / "submit.sh"])
-    assert done.returncode == 0, done.stderr
-    wait_until(lambda: lab.attempts() == [("COMPLETED", "")] * 2, 90.0)
+    plan = labs.planned(study)
+    scripts = [next((tmp_path / "jobs").glob(f"*-{run.fingerprint[:8]}-*.sbatch")) for run in plan.runs]
+    for count, script in enumerate(scripts, start=1):
+        submit(["sbatch", script], check=True)
+        wait_until(lambda count=count: lab.attempts() == [("COMPLETED", "")] * count, 90.0)  # type: ignore[misc]
     assert all("attempt 1" in log.read_text() for log in lab.root.glob("runs/*/log.txt"))
-    for script in (tmp_path / "jobs").glob("*.sbatch"):
+    for script in scripts:
         job = submit(["sbatch", "--parsable", script], check=True).stdout.strip()
         shown = ("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T")
         wait_until(lambda shown=shown: lab.cluster.tool(*shown).strip() == "COMPLETED", 60.0)  # type: ignore[misc]
