@@ -1,13 +1,11 @@
 """`jestlab adopt`: import runs that other tools recorded into a study."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,15 +15,12 @@ from jestlab.platform.cli.options import examples, lab_json_options, model_flags
 from jestlab.platform.cli.output import reporting, say, show
 from jestlab.platform.errors import UserError
 from jestlab.platform.exchange.adopt import KINDS, Adoption, read
+from jestlab.platform.exchange.adopt_store import Change, Placed
 from jestlab.platform.exchange.source_run import AdoptOptions
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.render import Block, in_state, table
 from jestlab.platform.whoami import person
 from jestlab.platform.words import counted, few, on_one_line, printable
-
-if TYPE_CHECKING:
-    from jestlab.platform.exchange.adopt_store import Change, Placed
-
 
 _EPILOG = f"""\
 Nothing is uploaded or downloaded. KIND is the tool or format, and PATH is:

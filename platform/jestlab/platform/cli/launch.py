@@ -3,14 +3,12 @@
 The launcher is imported inside functions, because the import takes a second: `--help` stays fast.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -29,10 +27,8 @@ from jestlab.platform.cli.output import say, show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.options import ControllerOptions, LaunchOptions, RetryOptions
 from jestlab.platform.spec.fields import validated
+from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.words import counted
-
-if TYPE_CHECKING:
-    from jestlab.platform.spec.schema import StudySpec
 
 _SUBJECT = """\
 SUBJECT is an experiment; one run of it, EXPERIMENT/RUN/SEED; or all seeds of a run, EXPERIMENT/RUN.

@@ -10,9 +10,7 @@ from typing import Literal
 
 from jestlab.platform.lab.lab import network_file_system
 
-CREATION, LINKS, RENAMES, SYNC, LOCKS = (
-    "exclusive creation", "exclusive hard links", "renames that replace files", "fsync", "file locks",
-)  # fmt: skip
+LINKS, RENAMES, LOCKS = "exclusive hard links", "renames that replace files", "file locks"
 """Abilities of file systems. Locks are not required, because other machines may not see them."""
 
 
@@ -44,7 +42,7 @@ def examine(folder: Path) -> FileSystem:
     Raises:
         OSError: The folder isn't writable.
     """
-    tests = {CREATION: _creates, LINKS: _links, RENAMES: _renames, SYNC: _syncs, LOCKS: _locks}
+    tests = {LINKS: _links, RENAMES: _renames, LOCKS: _locks}
     with tempfile.TemporaryDirectory(prefix=".jestlab-doctor-", dir=folder) as name:
         place, missing = Path(name), []
         for ability, test in tests.items():
@@ -55,14 +53,6 @@ def examine(folder: Path) -> FileSystem:
                     continue
             missing.append(ability)
     return FileSystem(network_file_system(folder), tuple(missing))
-
-
-def _creates(place: Path) -> bool:
-    try:
-        (place / "one").open("x").close()
-    except FileExistsError:
-        return (place / "one").read_text() == "one"
-    return False
 
 
 def _links(place: Path) -> bool:
@@ -77,14 +67,6 @@ def _links(place: Path) -> bool:
 def _renames(place: Path) -> bool:
     (place / "one").replace(place / "two")
     return (place / "two").read_text() == "one" and not (place / "one").exists()
-
-
-def _syncs(place: Path) -> bool:
-    for path in (place / "one", place):
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-    return True
 
 
 def _locks(place: Path) -> bool:

@@ -1,13 +1,11 @@
 """Compare two runs, or a run with the current code and data, field by field."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import func, select, text
@@ -23,10 +21,8 @@ from jestlab.platform.spec.tree import flatten
 from jestlab.platform.store.annotations import retracted
 from jestlab.platform.store.provenance import digests_of, script_texts, texts
 from jestlab.platform.store.records import RunRecord
+from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import AttemptRow, EvaluationRow, run_key
-
-if TYPE_CHECKING:
-    from jestlab.platform.store.store import Store
 
 SECTIONS = ("config", "needs", "code", "data", "provenance")
 """Sections of a comparison; only code and data with the current files."""

@@ -15,7 +15,7 @@ from jestlab.platform.programs.context import RunContext
 from jestlab.platform.programs.program import DataLookup as DataLookup
 from jestlab.platform.programs.program import Placement as Placement
 from jestlab.platform.programs.program import Price as Price
-from jestlab.platform.programs.program import Program
+from jestlab.platform.programs.program import Program as Program
 from jestlab.platform.spec.program import Config as Config
 from jestlab.platform.store.records import ADOPTED
 

@@ -1,15 +1,15 @@
 """Fill in templates, and serve scripts and styles."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
+
+from jinja2 import Environment
 
 from jestlab.analysis import units
 from jestlab.analysis.configs import flat
@@ -18,9 +18,6 @@ from jestlab.analysis.report.html import style as report_style
 from jestlab.analysis.tables.formats import environment
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rows import now
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 GLYPHS = {
     RunState.COMPLETED: "✓",

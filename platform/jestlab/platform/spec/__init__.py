@@ -13,10 +13,27 @@ from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
 
-from jestlab.platform.errors import SpecError as SpecError
-from jestlab.platform.errors import UserError, choices
-from jestlab.platform.spec.load import load as load
-from jestlab.platform.spec.schema import StudySpec as StudySpec
+from jestlab.platform.errors import SpecError, UserError, choices
+from jestlab.platform.spec.load import load
+from jestlab.platform.spec.schema import StudySpec
+
+__all__ = [
+    "SpecError",
+    "StudySpec",
+    "at_scale",
+    "cases",
+    "claim",
+    "curves",
+    "figure",
+    "grid",
+    "learnability",
+    "load",
+    "pareto",
+    "study",
+    "table",
+    "union",
+    "zip_",
+]
 
 Value = TypeVar("Value")
 
