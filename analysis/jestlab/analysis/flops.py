@@ -27,8 +27,6 @@ Formulas, in FLOPs; E* is the reference's E:
 This module imports only the standard library, because planning imports it, and must start quickly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -52,7 +50,7 @@ class Forward:
         """FLOPs of both towers."""
         return self.image + self.text
 
-    def __mul__(self, fraction: float) -> Forward:
+    def __mul__(self, fraction: float) -> "Forward":
         """A·F: a pass that costs a fraction of this one in both towers."""
         return Forward(self.image * fraction, self.text * fraction)
 

@@ -14,8 +14,6 @@ has its whole content (NFS's close-to-open consistency), and `link` fails if the
 become visible late on other machines: readers then see an older state of the store, and writers try again.
 """
 
-from __future__ import annotations
-
 import base64
 import errno
 import fcntl
@@ -83,7 +81,7 @@ class Transaction:
         return json.dumps(content, separators=(",", ":"), default=_from_bytes).encode()
 
     @classmethod
-    def parse(cls, content: bytes) -> Transaction:
+    def parse(cls, content: bytes) -> "Transaction":
         """Parse a file; ValueError if it is damaged."""
         read = json.loads(content, object_hook=_to_bytes)
         if not isinstance(read, dict) or read.keys() != {"author", "statements"}:

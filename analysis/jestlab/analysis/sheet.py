@@ -5,8 +5,6 @@ Specs and commands have the same options. They import this module, so only the s
 Matplotlib.
 """
 
-from __future__ import annotations
-
 import difflib
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -77,7 +75,7 @@ class Sheet(BaseModel):
         None, description="Where curves and points are labeled; default: direct, if they fit."
     )
 
-    def over(self, other: Sheet) -> Sheet:
+    def over(self, other: "Sheet") -> "Sheet":
         """Return the options of another sheet, overridden by those that are set here."""
         return other.model_copy(update=self.model_dump(exclude_none=True))
 

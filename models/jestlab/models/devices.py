@@ -4,8 +4,6 @@ Parameters are replicated, batches are split by rows. A step runs under `jax.sha
 that of one device, with explicit messages.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import math
@@ -37,7 +35,7 @@ class Devices:
         self.mesh = Mesh(np.array(devices), (AXIS,), axis_types=(AxisType.Auto,))
 
     @classmethod
-    def for_sizes(cls, *sizes: int) -> Devices:
+    def for_sizes(cls, *sizes: int) -> "Devices":
         """Use all devices, or, in a single process, as many as divide every given number of rows.
 
         Raises:

@@ -9,8 +9,6 @@ and ends all descendants when it ends itself. In case the worker is killed, its 
 in their environment, by which they are found.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools
@@ -86,12 +84,12 @@ class Process:
         return f"{self.machine}:{self.pid}:{self.start}"
 
     @classmethod
-    def of(cls, pid: int) -> Process:
+    def of(cls, pid: int) -> "Process":
         """Name a process on this machine."""
         return cls(machine(), pid, start_of(pid) or "0")
 
     @classmethod
-    def parse(cls, name: str) -> Process:
+    def parse(cls, name: str) -> "Process":
         """Parse a process's name, or a local job's handle."""
         where, pid, start, *_ = name.split(":", 3)
         return cls(where, int(pid), start)

@@ -1,7 +1,5 @@
 """Contrasts: the difference between the two sides of a claim, for each seed, and its missing results."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,7 +66,7 @@ class Contrast:
     gaps: Sequence[str]
     lacking: Sequence[str]
 
-    def first(self, count: int) -> Contrast:
+    def first(self, count: int) -> "Contrast":
         """Return the contrast in its first seeds."""
         return replace(self, seeds=self.seeds[:count], differences=self.differences[:count])
 

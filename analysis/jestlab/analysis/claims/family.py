@@ -1,7 +1,5 @@
 """How the claims of a study share an error rate: the key `family` of a spec."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -73,7 +71,7 @@ class Family(Part):
         return {"adjust": data} if data == "none" else {} if data is None else data
 
     @model_validator(mode="after")
-    def _check(self) -> Family:
+    def _check(self) -> "Family":
         if self.rate is not None and (self.error is not None or self.adjust == "none"):
             raise ValueError("has a rate and an error: keep `rate` for many claims, `error` for few")
         return self

@@ -9,8 +9,6 @@ The next round depends only on the results in the store. A launch that was kille
 continues with the same runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +38,7 @@ class Hours:
     by_label: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, store: Snapshot, experiment: str) -> Hours:
+    def load(cls, store: Snapshot, experiment: str) -> "Hours":
         """Read the durations of an experiment."""
         rows = store.select(_HOURS, experiment=experiment)
         means = rows[rows["state"] == "COMPLETED"].groupby("label")["actual_hours"].mean()

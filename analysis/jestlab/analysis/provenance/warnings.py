@@ -3,8 +3,6 @@
 `code` decides what counts as different.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -41,7 +39,7 @@ class Origins:
     accepted: Accepted = ()
 
     @classmethod
-    def read(cls, store: Snapshot, experiments: Iterable[str]) -> Origins:
+    def read(cls, store: Snapshot, experiments: Iterable[str]) -> "Origins":
         """Read how the runs of experiments were made."""
         retracted: dict[str, str] = {}
         made: dict[str, Made] = {}

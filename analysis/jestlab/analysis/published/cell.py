@@ -1,7 +1,5 @@
 """One cell of a published table: quantity, printed text, and the parsed number."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -171,7 +169,7 @@ class PublishedCell(BaseModel):
         return given
 
     @model_validator(mode="after")
-    def _check(self) -> PublishedCell:
+    def _check(self) -> "PublishedCell":
         (value, step), written = read_printed(self.printed, self.unit), f"{self.printed!r} in {self.unit}"
         if self.table in ("summary", "speedups"):
             raise RequestError(f"table: {self.table!r} is reserved for own runs, choose another name")

@@ -1,7 +1,5 @@
 """Configs of the data for training and evaluation, and the base class of configs of runs that read data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
@@ -45,7 +43,7 @@ class NoiseRates(Section):
     near_duplicate: Fraction = 0.10
 
     @model_validator(mode="after")
-    def _check_sum(self) -> NoiseRates:
+    def _check_sum(self) -> "NoiseRates":
         total = sum(getattr(self, name) for name in type(self).model_fields)
         if total > 1 + 1e-9:
             raise ValueError(f"noise rates sum to {total:.3g}, above 1")

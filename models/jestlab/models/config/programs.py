@@ -1,7 +1,5 @@
 """Configs of the other programs: `embed`, `score`, `diagnose`, and `weights`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
@@ -159,7 +157,7 @@ class ScoreConfig(RunConfig):
             yield "soft_cap"
 
     @model_validator(mode="after")
-    def _check_soft_cap(self) -> ScoreConfig:
+    def _check_soft_cap(self) -> "ScoreConfig":
         scores = [name for name in SCORES if name != "normsim" or self.target is not None]
         columns = [*scores, *(f"{name}_rank" for name in scores)]
         if self.soft_cap.of is not None and (missing := missing_column([self.soft_cap.of], columns)):
@@ -216,7 +214,7 @@ class DiagnoseConfig(DataConfig):
         return tuple(sorted(set(values)))
 
     @model_validator(mode="after")
-    def _check_sizes(self) -> DiagnoseConfig:
+    def _check_sizes(self) -> "DiagnoseConfig":
         if self.needs_reference and self.reference is None:
             raise ValueError(f"criterion {self.criterion!r} needs a reference: set reference")
         largest = self.super_batch_size()

@@ -1,7 +1,5 @@
 """Configs of the selection of batches, and of the approximation that makes it cheaper."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
@@ -75,7 +73,7 @@ class Selection(Section):
     reference: ReferenceName | None = None
 
     @model_validator(mode="after")
-    def _check_reference(self) -> Selection:
+    def _check_reference(self) -> "Selection":
         lacks_reference = self.reference is None and contains_reference(self.criterion, None)
         if lacks_reference and takes({}, "rule", self.rule, "batch"):
             raise ValueError(f"criterion {self.criterion!r} needs a reference: set selection.reference")

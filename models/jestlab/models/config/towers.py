@@ -1,7 +1,5 @@
 """Configs of the image tower and the text tower, and the sizes of SigLIP's towers."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -47,7 +45,7 @@ class Tower(Section):
         return bool(self.architecture != type(self).model_fields["architecture"].default)
 
     @model_validator(mode="after")
-    def _check_heads(self) -> Tower:
+    def _check_heads(self) -> "Tower":
         if not self.is_custom and self.width % self.heads:
             raise ValueError(f"heads {self.heads} does not divide width {self.width}")
         return self
@@ -71,7 +69,7 @@ class VisionTower(Tower):
     architecture: Annotated[str, NamesCode("tower", ("vit",))] = "vit"
 
     @model_validator(mode="after")
-    def _check_patches(self) -> VisionTower:
+    def _check_patches(self) -> "VisionTower":
         if not self.is_custom and self.image_size % self.patch_size:
             raise ValueError(f"patch_size {self.patch_size} does not divide image_size {self.image_size}")
         return self

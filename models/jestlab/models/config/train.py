@@ -1,7 +1,5 @@
 """Config of a training run: augmentation, optimizer, schedule, evaluation, runtime; what fits together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, ClassVar, Literal
@@ -288,7 +286,7 @@ class TrainConfig(DataConfig):
         return ((step % every == 0) & (step < last)) | (step == last)
 
     @model_validator(mode="after")
-    def _check_combinations(self) -> TrainConfig:
+    def _check_combinations(self) -> "TrainConfig":
         selection, vision = self.selection, self.model.vision
         if selection.rule == "joint" and selection.chunks > self.batch_size:
             raise ValueError(f"selection.chunks {selection.chunks} is above the batch size {self.batch_size}")

@@ -6,8 +6,6 @@
 Images stay on disk. Damaged examples are errors: without them, scores would not be comparable.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -176,7 +174,7 @@ def retrieval(folder: Path, image_size: int) -> RetrievalSet:
     return RetrievalSet(split.images, tuple(captions), np.array(image_of_caption, np.int64))
 
 
-def _labels(split: Split, classes: int) -> Ints:
+def _labels(split: "Split", classes: int) -> Ints:
     """Return int64[n], the labels of a split."""
     labels = [_number(content) for content in split.targets]
     for i, (label, content) in enumerate(zip(labels, split.targets, strict=True)):

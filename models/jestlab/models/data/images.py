@@ -1,7 +1,5 @@
 """Decode image files, or report why one is damaged; resize to squares, a whole folder once for all runs."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.metadata
@@ -194,7 +192,7 @@ class LazyImages:
         """Return the shard and example of an image, for messages."""
         return f"{self._tars[self._shard[image]]}, example {self._keys[image].decode(errors='replace')!r}"
 
-    def take(self, indices: npt.NDArray[np.integer[Any]]) -> LazyImages:
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> "LazyImages":
         """Return some of the images, in the order of `indices`, int[k]."""
         return LazyImages(
             self._tars, self._shard[indices], self._keys[indices], self._spans[indices], self.size

@@ -3,8 +3,6 @@
 This is the one place where members of tars become examples, and where all other members are counted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -162,7 +160,7 @@ class ShardIndex:
             _LOG.log(logging.WARNING if damaged else logging.INFO, "%s: left out: %s", self.folder, left_out)
 
     @classmethod
-    def load(cls, folder: Path) -> ShardIndex:
+    def load(cls, folder: Path) -> "ShardIndex":
         """Load the index of a folder with tars, at any depth; build it if missing, outdated, or damaged.
 
         Raises:
@@ -180,7 +178,7 @@ class ShardIndex:
             for stale in partial.parent.glob("index-*"):
                 shutil.rmtree(stale, ignore_errors=True)
 
-        def open_(kept: Path) -> ShardIndex:
+        def open_(kept: Path) -> "ShardIndex":
             about = json.loads((kept / _SUMMARY).read_text())
             starts, key_starts = (np.array(about.pop(name), np.int64) for name in ("starts", "key_starts"))
             spans = map_array(kept / _SPANS, np.int64, (int(starts[-1]), 3, 2))

@@ -1,7 +1,5 @@
 """Write and scan tar files in webdataset's layout; the same content gives the same bytes."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Iterator
@@ -47,7 +45,7 @@ class TarWriter:
         """Append a file to the archive; raises ValueError unless its name is ASCII, under 100 characters."""
         self._file.write(b"".join((_header(name, len(content)), content, bytes(-len(content) % BLOCK))))
 
-    def __enter__(self) -> TarWriter:
+    def __enter__(self) -> "TarWriter":
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -1,7 +1,5 @@
 """The kinds of custom code: what each is given, and how its name is checked and loaded."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import importlib.metadata
@@ -109,7 +107,7 @@ class CustomFunction:
         return self.function
 
     @classmethod
-    def load(cls, kind: Kind, name: str, options: Mapping[str, Any]) -> CustomFunction:
+    def load(cls, kind: Kind, name: str, options: Mapping[str, Any]) -> "CustomFunction":
         """Import a function; raises as `load`."""
         return cls(load(kind, name), json.dumps(options, sort_keys=True))
 

@@ -10,8 +10,6 @@ launch would use it. A folder is renamed before its files are deleted, so that n
 name.
 """
 
-from __future__ import annotations
-
 import fcntl
 import re
 import shutil
@@ -157,7 +155,7 @@ class _References:
     unfinished: bool  # whether any run hasn't ended
 
     @classmethod
-    def read(cls, connection: Connection, older_than: timedelta) -> _References:
+    def read(cls, connection: Connection, older_than: timedelta) -> "_References":
         kept = select(RunRow.program, RunRow.config).where(RunRow.id.in_(_kept_runs(older_than))).distinct()
         return cls(
             connection.execute(_unreferenced_runs(older_than)).all(),

@@ -1,7 +1,5 @@
 """A lab: the root folder of everything that a user's experiments write, its identity, and its store's URL."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import uuid
@@ -59,7 +57,7 @@ class Lab:
     remote: str | None = None
 
     @classmethod
-    def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
+    def find(cls, root: str | Path | None = None, store_url: str | None = None) -> "Lab":
         """Find the lab that the arguments name, or else JESTLAB_ROOT and JESTLAB_STORE, or else `./lab`.
 
         Its store is in the folder: a SQLite file, or, for `store_url="shared"` and new labs on a network file
@@ -82,7 +80,7 @@ class Lab:
         return cls(folder, given or f"sqlite:///{_store_in(folder)}")
 
     @classmethod
-    def _in_bucket(cls, remote: str, store_url: str) -> Lab:
+    def _in_bucket(cls, remote: str, store_url: str) -> "Lab":
         """Return a lab in a bucket, with a temporary root; UserError unless its store is in PostgreSQL."""
         if remote.startswith(("postgres", "sqlite")):
             raise UserError(f"--root {hidden(remote)} is not a folder: use --store for a database's URL")

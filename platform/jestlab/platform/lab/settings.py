@@ -9,8 +9,6 @@ The file names the secret with the store's URL, in the cluster or Secret Manager
 The URLs of `notify` may contain tokens; errors and logs never show them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping
@@ -109,7 +107,7 @@ class Kubernetes(_Section):
     root: _Folder | None = None
 
     @model_validator(mode="after")
-    def _claim_is_mounted(self) -> Kubernetes:
+    def _claim_is_mounted(self) -> "Kubernetes":
         if self.claim is not None and self.root is None:
             raise ValueError("`claim` requires `root`, its mount point")
         return self
@@ -166,7 +164,7 @@ class Settings(_Section):
     record: tuple[Part, ...] = PARTS
 
     @classmethod
-    def find(cls, environment: Mapping[str, str] = os.environ) -> Settings:
+    def find(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
         """Read the settings from the file at `path()`, or return the defaults if it is missing.
 
         Raises:

@@ -1,7 +1,5 @@
 """Result of a launch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +19,7 @@ class LaunchOutcome:
     stopped: str | None = None  # why jestlab stopped the launch early; None if it didn't
     over_budget: bool = False  # whether it stopped at the limit of chip-hours
 
-    def merged_with(self, later: LaunchOutcome) -> LaunchOutcome:
+    def merged_with(self, later: "LaunchOutcome") -> "LaunchOutcome":
         """Return this outcome combined with the outcome of a later round of the same launch."""
         states, reasons = {**self.states, **later.states}, {**self.reasons, **later.reasons}
         return replace(later, states=states, reasons=reasons, launched=self.launched + later.launched)

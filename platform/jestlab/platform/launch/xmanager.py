@@ -7,8 +7,6 @@ jestlab's executors launch the jobs, because XManager's executors lack required 
 Only this module uses private attributes of XManager, whose version is pinned.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io
@@ -130,7 +128,7 @@ class XManagerExperiment:
                 continue
         self._executable: Any = None
 
-    async def __aenter__(self) -> XManagerExperiment:
+    async def __aenter__(self) -> "XManagerExperiment":
         await self._experiment.__aenter__()
         # Packaging a "binary" only checks that its path exists; the executors run other commands.
         [self._executable] = self._experiment.package([xm.binary(xm_local.LocalSpec(), "/bin/sh", args=[])])

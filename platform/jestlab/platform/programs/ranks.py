@@ -9,8 +9,6 @@ References:
     torchrun as variables, `torch.distributed.argparse_util.env`; those of Slurm, slurm.schedmd.com/srun.html.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket
@@ -36,7 +34,7 @@ class Ranks(NamedTuple):
     place: Place = Place()
 
     @classmethod
-    def of_command(cls) -> Ranks:
+    def of_command(cls) -> "Ranks":
         """Return the processes of a command; without other machines, find a free port."""
         here = place()
         return cls(int(os.environ.get(TASKS) or 1), here if here.port else here._replace(port=_free_port()))

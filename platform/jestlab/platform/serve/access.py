@@ -10,8 +10,6 @@ Any page in the user's browser can send requests to a server on this machine. Th
   a proxy.
 """
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import socket
@@ -67,7 +65,7 @@ class Access:
     open: bool = True
 
     @classmethod
-    def of(cls, host: str, token: str, *, writes: bool, names: tuple[str, ...] = ()) -> Access:
+    def of(cls, host: str, token: str, *, writes: bool, names: tuple[str, ...] = ()) -> "Access":
         """Return the rules for a server that listens at `host`.
 
         `names` are other host names of the server, such as that of a proxy.

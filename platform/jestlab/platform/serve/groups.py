@@ -1,7 +1,5 @@
 """The runs of an experiment, grouped by label: states, scores over seeds, and mean costs of each label."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +45,7 @@ class Status:
     waits: str = ""
 
     @classmethod
-    def of(cls, rows: Sequence[RunStatus], colors: Mapping[str, LabelColor]) -> Status:
+    def of(cls, rows: Sequence[RunStatus], colors: Mapping[str, LabelColor]) -> "Status":
         """Group and count runs."""
         unique = [row for row in rows if not row.is_repeat]
         waits = " · ".join(line.strip() for line in reason_lines(row for row in rows if row.wait))
@@ -113,7 +111,7 @@ class Scores:
     trends: Mapping[str, tuple[list[int], list[float]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, frames: Frames) -> Scores:
+    def of(cls, frames: Frames) -> "Scores":
         """Compute the scores from the results of an experiment."""
         if frames.no_score:
             return cls()

@@ -1,7 +1,5 @@
 """A run as pages show it: name, scores, and charts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +49,7 @@ class ShownRun:
     metrics: Metrics
 
     @classmethod
-    def read(cls, served: Served, fingerprint: str, experiment: str = "", label: str = "") -> ShownRun:
+    def read(cls, served: Served, fingerprint: str, experiment: str = "", label: str = "") -> "ShownRun":
         """Read a run; the place with this experiment and label, if it has one, comes first."""
         store, row = served.store, EvaluationRow
         rows = store.rows(_PLACES.bindparams(run=fingerprint))

@@ -1,7 +1,5 @@
 """Axes, which list values of config keys, and points, which combine one choice from each axis of a run."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -115,7 +113,7 @@ class AxisSpec(BaseModel):
         return {key: value for key, value in written.items() if value is not None or key not in known}
 
     @model_validator(mode="after")
-    def _check(self) -> AxisSpec:
+    def _check(self) -> "AxisSpec":
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(kinds) != 1:
             given = " and ".join(kinds) or "none"

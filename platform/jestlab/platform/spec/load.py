@@ -1,7 +1,5 @@
 """Load a study by its name or path: parse it, apply overrides, make paths absolute, and validate configs."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import traceback
@@ -113,7 +111,7 @@ class _Source:
         """Return the value of a key of the spec, or None."""
         return self.written.get(key) if is_mapping(self.written) else None
 
-    def at_scale(self, scale: str | None) -> _Source:
+    def at_scale(self, scale: str | None) -> "_Source":
         """Return the spec at the requested scale. A union without a scale passes it on to the listed studies.
 
         Raises:

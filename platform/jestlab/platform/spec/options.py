@@ -5,8 +5,6 @@ table` and `jestlab plot`, the arguments of `Results.table` and `Results.figure`
 from them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -151,7 +149,7 @@ class TableOptions(Shape, _TableContent):
         return self.name in get_args(PaperTable)
 
     @model_validator(mode="after")
-    def _check(self) -> TableOptions:
+    def _check(self) -> "TableOptions":
         if self.name == "scaling" and self.x is None:
             raise ValueError("the table scaling needs x, the config key of the size: x: KEY, or --x KEY")
         if self.name != "scaling" and (self.x, self.by, self.to) != (None, (), 10.0):  # as in a full dump

@@ -4,8 +4,6 @@
 when a spec is validated.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -63,7 +61,7 @@ class ProgramConfig:
         """The fields of the config; None for a free-form mapping."""
         return None if self.schema is None else fields_of(self.schema)
 
-    def inherited(self, base: Mapping[str, Any], owner: ProgramConfig) -> dict[str, Any]:
+    def inherited(self, base: Mapping[str, Any], owner: "ProgramConfig") -> dict[str, Any]:
         """Return the sections of another program's base that apply to a run of this program."""
         if self.name == owner.name:
             return dict(base)

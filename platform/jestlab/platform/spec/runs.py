@@ -1,7 +1,5 @@
 """The runs of a spec: their names, their differences from the base, and the budgets that they match."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 
@@ -59,7 +57,7 @@ class Match(BaseModel):
     seconds: str | None = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> Match:
+    def _is_one(self) -> "Match":
         if sum(run is not None for _, run in self) != 1:
             raise ValueError(f"must be one of {', '.join(Match.model_fields)} with the name of a run")
         return self

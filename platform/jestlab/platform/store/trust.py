@@ -4,8 +4,6 @@ An archive may come from anyone, and a spec names commands and functions. An imp
 viewed until its user trusts it. Launching a spec with its name makes it an experiment of this user.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -43,7 +41,7 @@ class Origin:
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
-    def parse(cls, text: str) -> Origin:
+    def parse(cls, text: str) -> "Origin":
         """Parse the text that the store keeps."""
         return cls(**json.loads(text))
 

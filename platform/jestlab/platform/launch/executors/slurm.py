@@ -5,8 +5,6 @@ path of the log in the lab, a folder that all machines share. Slurm reuses ids, 
 a job with the same id. So a job is identified by its batch too, which its comment in Slurm contains.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
@@ -103,7 +101,7 @@ class SlurmExecutor(Executor):
     @classmethod
     def create(
         cls, lab: Lab, settings: Settings, resources: Resources | None, _: Callable[[], None]
-    ) -> SlurmExecutor:
+    ) -> "SlurmExecutor":
         """Create an executor from the settings; with `resources=None`, it can't launch jobs.
 
         Raises:

@@ -13,8 +13,6 @@ number in a variable of JAX. The script forwards requests to stop: SIGTERM, and 
 before the time limit. Slurm must not requeue the jobs, because the store records one attempt per job.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import shlex
@@ -192,7 +190,7 @@ class Task(NamedTuple):
         return f"{self.batch}.{self.number}"
 
     @classmethod
-    def parse(cls, text: str) -> Task:
+    def parse(cls, text: str) -> "Task":
         """Parse `BATCH.NUMBER`; raise ValueError if the text is invalid."""
         batch, number = text.split(".")
         return cls(batch, int(number))
