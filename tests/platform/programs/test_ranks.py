@@ -19,7 +19,11 @@ from jestlab.platform.programs.failures import headline
 from jestlab.platform.programs.ranks import TASKS, Ranks
 
 OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-SHOW = "import json, os; print('VARIABLES', json.dumps(dict(os.environ)))"
+# In one write of less than 4 KB, so that the lines of several processes stay whole.
+SHOW = (
+    "import json, os; short = dict(each for each in os.environ.items() if len(each[1]) < 40);"
+    "os.write(1, b'VARIABLES ' + json.dumps(short).encode() + bytes([10]))"
+)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ the job returns to the queue. The jobs of runs continue meanwhile, and the next 
 
 import shlex
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from jestlab.platform.spec.schema import StudySpec
 from jestlab.platform.store.address import STORE
 from jestlab.platform.store.rows import now
 
+_NAME = "jestlab-launch"
 _MEMORY_GB = 2.0
 _STOP_SECONDS = 60  # before the time limit
 
@@ -77,15 +77,16 @@ def submit(lab: Lab, study: StudySpec, options: LaunchOptions) -> str:
     where = SlurmOptions(partition=slurm.partition, account=slurm.account, qos=slurm.qos)
     resources = Resources(memory_gb=_MEMORY_GB)
     sbatch = [
-        *sbatch_options("jestlab-launch", _comment(lab, study.name), log.parent, 1, resources, where),
+        *sbatch_options(_NAME, _comment(lab, study.name), log.parent, 1, resources, where),
         *(f"--output={log}", "--requeue", f"--signal=B:USR1@{_STOP_SECONDS}", *slurm.launcher),
     ]
-    parts: Mapping[str, str] = {
-        "file": shlex.quote(str(file)),
-        "setup": "\n".join(slurm.setup),
-        "cwd": shlex.quote(str(Path.cwd())),
-    }
-    id_ = slurm_tools.run("sbatch", "--parsable", *sbatch, given=_SCRIPT % parts)
+    places = {"file": shlex.quote(str(file)), "cwd": shlex.quote(str(Path.cwd()))}
+    script = _SCRIPT % {**places, "setup": "\n".join(slurm.setup)}
+    try:
+        id_ = slurm_tools.run("sbatch", "--parsable", *sbatch, given=script)
+    except UserError:
+        file.unlink()
+        raise
     return f"Slurm job {id_.strip().partition(';')[0]} continues the launch; its log: {log}"
 
 
@@ -94,8 +95,8 @@ def find(lab: Lab, study: str) -> QueueRow | None:
     if not _file(lab, study).exists():
         return None
     with suppress(UserError):  # on another machine, or now
-        answer = slurm_tools.run("squeue", "--noheader", "--me", f"--format={slurm_tools.QUEUE_FORMAT}")
-        for row in slurm_tools.rows(answer):
+        format_ = f"--format={slurm_tools.QUEUE_FORMAT}"
+        for row in slurm_tools.rows(slurm_tools.run("squeue", "--noheader", f"--name={_NAME}", format_)):
             is_active = slurm_tools.state_of(row) in (JobState.QUEUED, JobState.RUNNING)
             if row.comment == _comment(lab, study) and is_active:
                 return row
@@ -115,4 +116,4 @@ def _file(lab: Lab, study: str) -> Path:
 
 
 def _comment(lab: Lab, study: str) -> str:
-    return f"jestlab-launch {detached.file_name(f'{lab.root} {study}')[-16:]}"
+    return f"{_NAME} {detached.file_name(f'{lab.root} {study}')[-16:]}"
