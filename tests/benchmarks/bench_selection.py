@@ -8,7 +8,7 @@ All in one process, taking turns, medians, without what compiling takes:
 * dense: `tests.models.support.dense`, Algorithm 1 with its matrix, summing over all pairs in each round, as
   printed;
 * rows: the same matrix, but each round adds only the new chunk's rows and columns to running sums;
-* jestlab: `selection.select`, with no matrix;
+* jestlab: `selection.jax`, with no matrix;
 * matmuls: the block products that `select` computes, each block summed by rows and nothing else: the limit.
 
 Peak memory is that of processes that do one thing once, `--alone`.
@@ -33,8 +33,8 @@ from tests.benchmarks.support import interleave, parse_options, print_table, sec
 from tests.models.support.dense import jointly_sample_batch
 
 from jestlab.models.selection import Embeddings, select
+from jestlab.models.selection.criteria import chunk_sizes
 from jestlab.models.selection.scores import over_rows
-from jestlab.models.selection.select import chunk_sizes
 
 FILTERING_RATIO, CHUNKS = 0.8, 16
 SIZES = [(1_280, 64), (5_120, 64), (5_120, 768), (20_480, 64), (20_480, 768)]

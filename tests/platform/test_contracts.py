@@ -14,8 +14,8 @@ from tests.models.support import own_code
 
 from jestlab import testing
 from jestlab.models import losses
-from jestlab.models.selection import scores
-from jestlab.models.selection.select import by_gibbs, in_chunks
+from jestlab.models.selection import criteria
+from jestlab.models.selection.jax import by_gibbs, in_chunks
 
 RANDOM = np.random.default_rng(0)
 COUNT = itertools.count()
@@ -27,7 +27,7 @@ def in_all_chunks(key, batch, *, batch_size, gain):
 
 
 def test_jestlabs_criteria_and_losses_pass():
-    for criterion in scores.CRITERIA.values():
+    for criterion in criteria.CRITERIA.values():
         testing.check_criterion(criterion)
     for loss in (losses.sigmoid_loss, losses.softmax_loss):
         testing.check_loss(loss)

@@ -11,7 +11,7 @@ sum to the dense loss, and so do their gradients.
 
 Custom losses need no edit here (docs/how-to/extend-training.md). To add a loss here, add both forms to
 `LOSSES` and the name to `config.base`. Selection then scores by "sigmoid", unless `config.base.ScoringLoss`
-and `select._SCORES` list the loss, too. Only custom losses get the reference's embeddings.
+and `selection.jax._SCORES` list the loss, too. Only custom losses get the reference's embeddings.
 
 Letters: n batch, P devices, z^im and z^txt unit embeddings, t temperature (the paper's α), b bias,
 s_ij = t z^im_i · z^txt_j.
@@ -30,7 +30,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jestlab.models.selection.scores import Criterion, Embeddings, own_similarity, resolve, similarity
+from jestlab.models.selection import Embeddings
+from jestlab.models.selection.criteria import Criterion
+from jestlab.models.selection.scores import own_similarity, resolve, similarity
 
 Loss = Callable[..., jax.Array]
 """A function of a batch's `Embeddings`, and optionally of `reference`, the reference's embeddings of the same
@@ -75,7 +77,8 @@ def score_matrix(
         float32 [n, n]; rows are images, columns are texts, the diagonal has the pairs' own scores.
     """
     g, models = resolve(criterion, learner, reference)
-    return g(**{name: pairwise_sigmoid_loss(z) for name, z in models.items()})
+    scores: jax.Array = g(**{name: pairwise_sigmoid_loss(z) for name, z in models.items()})
+    return scores
 
 
 def softmax_loss(z: Embeddings) -> jax.Array:

@@ -18,7 +18,7 @@ from jestlab.models.config import TextTower, VisionTower
 from jestlab.models.custom_evaluation import EvaluatedModel, scores_of
 from jestlab.models.losses import takes_reference
 from jestlab.models.selection import Embeddings, select
-from jestlab.models.selection.scores import losses_of
+from jestlab.models.selection.criteria import losses_of
 
 _CANDIDATES = 48
 _BATCH_SIZES = (1, 12, 47, 48)

@@ -20,7 +20,7 @@ from jestlab.models.devices import AXIS
 from jestlab.models.losses import sigmoid_loss, softmax_loss
 from jestlab.models.selection import RULES, select
 from jestlab.models.selection import scores as scoring
-from jestlab.models.selection.select import chunk_sizes
+from jestlab.models.selection.criteria import chunk_sizes
 
 KEY = jax.random.key(0)
 

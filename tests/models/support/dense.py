@@ -1,7 +1,7 @@
 """Algorithm 1 with all pairs in one matrix: readable, and the baseline of a benchmark.
 
 It doesn't scale: it needs a matrix of B² scores and work of N B². How it departs from the print is
-described in `jestlab.models.selection.select`.
+described in `jestlab.models.selection.jax`.
 
 Letters: B super-batch, b sub-batch, N chunks, S scores [B, B], C the chosen.
 """
@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from jestlab.models.losses import score_matrix
 from jestlab.models.selection import Embeddings
+from jestlab.models.selection.criteria import chunk_sizes
 from jestlab.models.selection.sampling import gumbel
-from jestlab.models.selection.select import chunk_sizes
 
 
 def jointly_sample_batch(

@@ -126,7 +126,7 @@ def test_rejects_configs_that_no_step_can_follow():
 
 def test_custom_code_that_does_the_same_as_the_built_in_code_computes_the_same():
     own = {
-        "rule": "jestlab.models.selection.select:in_chunks",
+        "rule": "jestlab.models.selection.jax:in_chunks",
         "rule_options": {"chunks": JOINT["chunks"]},
         "criterion": f"{own_code.MODULE}:clipped",
         "criterion_options": {"floor": -1e9},

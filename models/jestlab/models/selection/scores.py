@@ -1,14 +1,4 @@
-"""Score candidates by the losses of learner and reference: alone, and given the examples chosen so far.
-
-A criterion g (Sec. 3.1 of the paper) combines the losses of the learner θ and the reference θ*:
-
-    hard-learner   s^hard  =  ℓ(· | θ)
-    easy-reference s^easy  = −ℓ(· | θ*)
-    learnability   s^learn =  ℓ(· | θ) − ℓ(· | θ*)
-
-A custom criterion may be any other elementwise function of the two losses (docs/how-to/extend-selection.md).
-To add a criterion here, add it to `CRITERIA`, to `LINEAR` only if it is linear, its losses to `config.base`,
-and its label to `analysis.figures.learnability`.
+"""Score candidates with JAX by the losses of learner and reference: alone, and given the chosen examples.
 
 No matrix of all pairs is stored. Each chunk adds its contribution to the candidates' scores: one number per
 candidate (sigmoid), or two per candidate and model (softmax). Each contribution is a sum over the pairs of
@@ -19,89 +9,30 @@ Letters: R rows (candidates on this device), c chunk, C the chosen examples, E e
 s_ij = t z^im_i · z^txt_j, b bias, g criterion.
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
+from .criteria import LINEAR, Criterion, Embeddings, inputs_of
+
 Result = TypeVar("Result")
 Rows = TypeVar("Rows")
-
-
-class Embeddings(NamedTuple):
-    """A batch in the shared space, with the t and b of the logits z_img · z_txt · t + b."""
-
-    image: jax.Array  # float32 [n, E], unit length
-    text: jax.Array  # float32 [n, E], unit length
-    temperature: jax.Array  # float32 [], t
-    bias: jax.Array  # float32 [], b
-
 
 Models = dict[str, Embeddings]
 """Embeddings of the same examples by "learner", "reference", or both."""
 
-Criterion = Callable[..., jax.Array]
-"""g: an elementwise function of the losses `learner`, `reference`, or both, float32 arrays of one shape."""
-
-CRITERIA: dict[str, Criterion] = {
-    "learnability": lambda learner, reference: learner - reference,
-    "easy_reference": lambda reference: -reference,
-    "hard_learner": lambda learner: learner,
-}
-"""The paper's criteria by name."""
-
-LINEAR = frozenset(CRITERIA[name] for name in ("learnability", "easy_reference", "hard_learner"))
-"""The criteria with g(x) + g(y) = g(x + y), which `sigmoid_sums` applies once to the sum of two losses."""
-
-
-def losses_of(criterion: Criterion) -> tuple[str, ...]:
-    """Return which of the losses `learner` and `reference` a criterion takes.
-
-    Raises:
-        ValueError: It takes neither.
-    """
-    parameters = inspect.signature(criterion).parameters
-    names = tuple(name for name in ("learner", "reference") if name in parameters)
-    if not names:
-        raise ValueError(f"criterion {criterion!r} must take the losses `learner`, `reference`, or both")
-    return names
-
 
 def resolve(
-    criterion: str | Criterion, learner: Embeddings | None, reference: Embeddings | None
-) -> tuple[Criterion, Models]:
-    """Return a criterion as a function, and the embeddings that it scores with in float32.
-
-    The paper's pseudo-code has no path for hard-learner, and never sets `cfg.scoring` and `cfg.learnability`;
-    here the criterion is one argument.
-
-    Args:
-        criterion: One of `CRITERIA`, or a function: see `Criterion`.
-        learner: Embeddings by the learner, if the criterion takes its loss.
-        reference: The same by the reference, at any width.
-
-    Raises:
-        ValueError: The criterion is unknown or takes no losses, its embeddings are missing, or their shapes
-            differ.
-    """
-    if isinstance(criterion, str) and criterion not in CRITERIA:
-        raise ValueError(f"unknown criterion {criterion!r}: expected one of {', '.join(CRITERIA)}")
-    g = CRITERIA[criterion] if isinstance(criterion, str) else criterion
-    given = {"learner": learner, "reference": reference}
-    models: Models = {}
-    for name in losses_of(g):
-        z = given[name]
-        if z is None:
-            raise ValueError(f"the {name}'s embeddings are missing: criterion {criterion!r} uses them")
-        models[name] = Embeddings(*(x.astype(jnp.float32) for x in z))
-    shapes = {name: (z.image.shape, z.text.shape) for name, z in models.items()}
-    counts = {image[0] for image, _ in shapes.values()}
-    if len(counts) > 1 or any(image != text for image, text in shapes.values()):
-        raise ValueError(f"expected image and text embeddings [n, E], n equal in both models, not {shapes}")
-    return g, models
+    criterion: str | Criterion,
+    learner: Embeddings | jax.Array | None,
+    reference: Embeddings | jax.Array | None,
+) -> tuple[Criterion, Any]:
+    """Return a criterion as a function, and what it scores with in float32; see `criteria.inputs_of`."""
+    g, models = inputs_of(criterion, learner, reference)
+    return g, jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), models)
 
 
 def sigmoid_sums(criterion: Criterion, models: Models, chunk: Models) -> jax.Array:
@@ -207,7 +138,8 @@ def softplus(x: jax.Array) -> jax.Array:
 
 def own_similarity(z: Embeddings) -> jax.Array:
     """Return s_ii, the similarity of each pair's image and text, float32 [R]."""
-    return z.temperature * (z.image * z.text).sum(axis=1)
+    own: jax.Array = z.temperature * (z.image * z.text).sum(axis=1)
+    return own
 
 
 Accumulated = Any
@@ -253,7 +185,25 @@ class SigmoidScores:
         return shares
 
     def _score(self, loss: Callable[[Embeddings], jax.Array]) -> jax.Array:
-        return self.criterion(**{name: loss(z) for name, z in self.models.items()})
+        scores: jax.Array = self.criterion(**{name: loss(z) for name, z in self.models.items()})
+        return scores
+
+
+@dataclass(frozen=True)
+class GivenLosses:
+    """Scores by losses of single examples, such as sequences or tokens, which don't depend on each other."""
+
+    criterion: Criterion
+    models: dict[str, jax.Array]
+
+    def own(self) -> jax.Array:
+        """Return g(ℓ_i), float32 [R]."""
+        scores: jax.Array = self.criterion(**self.models)
+        return scores
+
+    def nothing(self) -> Accumulated:
+        """Return the contribution of no chosen example."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -275,7 +225,8 @@ class SoftmaxScores:
 
     def own(self) -> jax.Array:
         """Return g(−s_ii)."""
-        return self.criterion(**{name: -own_similarity(z) for name, z in self.models.items()})
+        scores: jax.Array = self.criterion(**{k: -own_similarity(z) for k, z in self.models.items()})
+        return scores
 
     def nothing(self) -> Accumulated:
         """Return log 0 for each model and direction."""
@@ -294,4 +245,5 @@ class SoftmaxScores:
     def shares(self, accumulated: Accumulated) -> jax.Array:
         """Return g(ℓ_i) of the chosen, which the sums include."""
         losses = {name: 0.5 * sum(accumulated[name]) - own_similarity(z) for name, z in self.models.items()}
-        return self.criterion(**losses)
+        scores: jax.Array = self.criterion(**losses)
+        return scores

@@ -10,7 +10,7 @@ Differences from the paper's pseudocode:
 * The gradient reuses the forward pass from scoring only with `runtime.reuse_scoring`. The pseudocode computes
   it again, too, while the paper's cost formula F(2 + B/b) assumes reuse; without it a step costs F(3 + B/b).
 * With B = b nothing is scored or selected: every rule would select all examples.
-* `selection.select` lists the differences in selection.
+* `selection.jax` lists the differences in selection.
 * The pseudocode splits the sub-batch into halves, `[::2]` and `[1::2]`. Here any share λ is spread evenly
   over the sub-batch in the order of its chunks; λ = ½ gives the same halves.
 * The key is derived from the run's seed and the step, so that a resumed run draws the same numbers.

@@ -1,11 +1,11 @@
-"""Select a sub-batch: from embeddings to indices, without a matrix of all pairs.
+"""Select a sub-batch with JAX: from embeddings to indices, without a matrix of all pairs.
 
 Joint selection (Algorithm 1 of the paper) goes chunk by chunk:
 
     score → draw a chunk → condition the scores on it → draw the next chunk → …
 
-Uniform, independent, and greedy selection differ only in gain and number of chunks. Gibbs sampling instead
-resamples one member of the sub-batch after another.
+Uniform, independent, and greedy selection differ only in gain and number of chunks (see `criteria`). Gibbs
+sampling instead resamples one member of the sub-batch after another.
 
 Departures from the printed algorithms, and why:
 
@@ -34,20 +34,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jestlab.models.selection.sampling import Candidates, Draw, draw
-from jestlab.models.selection.scores import (
-    Accumulated,
-    Criterion,
-    Embeddings,
-    Models,
-    SigmoidScores,
-    SoftmaxScores,
-    resolve,
-)
+from . import criteria
+from .criteria import CRITERIA, Criterion, Embeddings, check_size, chunk_sizes, rounds_of
+from .sampling import Candidates, Draw, draw
+from .scores import Accumulated, GivenLosses, Models, SigmoidScores, SoftmaxScores, resolve
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-RULES = ("uniform", "independent", "joint", "greedy", "gibbs")
+__all__ = ["CRITERIA", "RULES", "Candidates", "Embeddings", "Selected", "SuperBatch", "select"]
+
+RULES = (*criteria.RULES, "gibbs")
 
 Rule = Callable[..., "jax.Array | Selected"]
 """A custom rule: `rule(key, batch, *, batch_size, gain, …)` → int32 [b], distinct global indices, the same on
@@ -91,8 +87,8 @@ def _compiled(function: Function) -> Function:
 @_compiled
 def select(
     key: jax.Array,
-    learner: Embeddings | None,
-    reference: Embeddings | None,
+    learner: Embeddings | jax.Array | None,
+    reference: Embeddings | jax.Array | None,
     *,
     batch_size: int,
     rule: str | Rule = "joint",
@@ -113,7 +109,8 @@ def select(
     Args:
         key: PRNG key; under `jax.shard_map` the same on every device.
         learner: Embeddings of the B pairs by the learner; under `jax.shard_map` this device's rows. None if
-            the criterion doesn't use them.
+            the criterion doesn't use them. Or the losses of B examples that don't depend on each other, such
+            as sequences or tokens: an array [B], for "uniform", "independent", or "greedy".
         reference: The same by the reference, at any width.
         batch_size: b, at most B.
         rule: "uniform"; "independent" (by each pair's own score); "joint" (Algorithm 1: N chunks, each by the
@@ -139,33 +136,41 @@ def select(
             different shapes, or a custom rule that doesn't return b indices.
     """
     if learner is None and reference is None and concepts is not None and callable(rule):
-        _check_size(batch_size, len(concepts))
+        check_size(batch_size, len(concepts))
         nothing = jnp.zeros(0, jnp.float32)
         indices = _as_indices(rule(key, concepts=concepts, batch_size=batch_size), batch_size)
         return Selected(indices, nothing, nothing, nothing)
     g, models = resolve(criterion, learner, reference)
     if loss not in _SCORES:
         raise ValueError(f"unknown loss {loss!r}: expected {' or '.join(_SCORES)}")
-    scores = _SCORES[loss](g, models)
-    batch = SuperBatch(Candidates(next(iter(models.values())).image.shape[0], axis), scores)
-    _check_size(batch_size, batch.candidates.count)
     if not 0 < gain <= _LARGEST_GAIN or sweeps < 1:
         raise ValueError(f"gain {gain} and sweeps {sweeps} must be positive and finite in float32")
+    first = next(iter(models.values()))
+    if not isinstance(first, Embeddings):
+        criteria.check_rule_of_losses(rule)
+        batch = SuperBatch(Candidates(len(first), axis), GivenLosses(g, models))
+        trace = None
+    else:
+        batch = SuperBatch(Candidates(first.image.shape[0], axis), _SCORES[loss](g, models))
     if callable(rule):
+        check_size(batch_size, batch.candidates.count)
         options = {} if concepts is None else {"concepts": concepts}
         chosen = rule(key, batch, **options, batch_size=batch_size, gain=gain)
         return _complete(chosen, batch, batch_size, trace)
     if rule == "gibbs":
+        check_size(batch_size, batch.candidates.count)
         return by_gibbs(key, batch, batch_size=batch_size, sweeps=sweeps, gain=gain, trace=trace)
-    if rule not in RULES:
-        raise ValueError(f"unknown selection rule {rule!r}: expected one of {', '.join(RULES)}")
-    number, factor, noise_key = {
-        "uniform": (1, 0.0, key),
-        "independent": (1, gain, key),
-        "joint": (chunks, gain, key),
-        "greedy": (batch_size, 1.0, None),
-    }[rule]
-    return in_chunks(noise_key, batch, batch_size=batch_size, chunks=number, gain=factor, trace=trace)
+    rounds = rounds_of(
+        rule, batch_size=batch_size, super_batch=batch.candidates.count, chunks=chunks, gain=gain
+    )
+    return in_chunks(
+        key if rounds.has_noise else None,
+        batch,
+        batch_size=batch_size,
+        chunks=len(rounds.sizes),
+        gain=rounds.gain,
+        trace=trace,
+    )
 
 
 class State(NamedTuple):
@@ -180,7 +185,7 @@ class SuperBatch(NamedTuple):
     """The candidates, on one device or several, and their scores."""
 
     candidates: Candidates
-    scores: SigmoidScores | SoftmaxScores
+    scores: Any  # SigmoidScores, SoftmaxScores, or GivenLosses
 
     def unconditioned(self) -> State:
         """Score the candidates before anything is chosen."""
@@ -225,14 +230,6 @@ class SuperBatch(NamedTuple):
             trace, lambda: self.scores.add(state.accumulated, chunk), lambda: state.accumulated
         )
         return indices, self.score(State(state.scores, accumulated, chosen), size)[None]
-
-
-def chunk_sizes(batch_size: int, chunks: int) -> list[int]:
-    """Return the sizes of the N chunks: their sum is b, and the first b mod N are larger by one."""
-    if not 0 < chunks <= batch_size:
-        raise ValueError(f"cannot draw a sub-batch of {batch_size} in {chunks} chunks")
-    quotient, remainder = divmod(batch_size, chunks)
-    return [quotient + 1] * remainder + [quotient] * (chunks - remainder)
 
 
 def in_chunks(
@@ -328,12 +325,6 @@ def _complete(chosen: Any, batch: SuperBatch, batch_size: int, trace: Trace) -> 
         chosen, effective = chosen.indices, chosen.effective
     indices, score = batch.conclude(start, _as_indices(chosen, batch_size), batch_size, trace)
     return Selected(indices, start.scores, effective, score)
-
-
-def _check_size(batch_size: int, super_batch: int) -> None:
-    """Raise ValueError unless 0 < b ≤ B."""
-    if not 0 < batch_size <= super_batch:
-        raise ValueError(f"cannot draw a sub-batch of {batch_size} from a super-batch of {super_batch}")
 
 
 def _as_indices(chosen: object, batch_size: int) -> jax.Array:
