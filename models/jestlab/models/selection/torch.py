@@ -37,8 +37,9 @@ __all__ = ["CRITERIA", "RULES", "Embeddings", "Selected", "exchange", "select"]
 
 Group = Any  # torch.distributed.ProcessGroup
 
-BLOCK_LOGITS = 1 << 19
-"""Logits of one model and direction per block on the CPU: 2 MB, in up to six such arrays."""
+BLOCK_LOGITS = 1 << 18
+"""Logits of one model and direction per block on the CPU: 1 MB, in up to six such arrays. The
+fastest of 2^15 to 2^20."""
 
 GPU_BLOCK_LOGITS = 1 << 24
 """The same on a GPU, where many small kernels would mostly wait; not measured."""
@@ -254,15 +255,15 @@ class _Pairs:
         self.g, self.models, self._rows = g, models, rows
         self.s_ii = {k: z.temperature * (z.image * z.text).sum(dim=1) for k, z in models.items()}
 
-    def over_blocks(self, chunk: Tensor, block: Callable[..., Tensor]) -> Tensor:
+    def over_blocks(self, chunk: Tensor, block: Callable[..., Tensor], width: int) -> Tensor:
         """Compute the sums of this process's candidates with a chunk, for some candidates at a time.
 
         Args:
             chunk: int64 [c].
-            block: Function of {model: (s_ij [r, c], s_ji [r, c])} → [r, …]. It may overwrite its input.
+            block: Function of {model: (s_ij [r, c], s_ji [r, c])} → [r, width]. It may overwrite its input.
 
         Returns:
-            float32 [R, …].
+            float32 [R, width].
         """
         fetched = {
             name: [self._rows.fetch(x, chunk).mul(z.temperature).T for x in (z.text, z.image)]
@@ -270,18 +271,15 @@ class _Pairs:
         }
         most = GPU_BLOCK_LOGITS if self._rows.device.type == "cuda" else BLOCK_LOGITS
         size = max(1, most // len(chunk))
-        found = []
+        sums = torch.empty(self._rows.count, width, device=self._rows.device)
         for first in range(0, self._rows.count, size):
             part = slice(first, first + size)
-            found.append(
-                block(
-                    {
-                        name: (z.image[part] @ fetched[name][0], z.text[part] @ fetched[name][1])
-                        for name, z in self.models.items()
-                    }
-                )
-            )
-        return torch.cat(found)
+            similarities = {
+                name: (z.image[part] @ fetched[name][0], z.text[part] @ fetched[name][1])
+                for name, z in self.models.items()
+            }
+            sums[part] = block(similarities)
+        return sums
 
 
 class _Sigmoid(_Pairs):
@@ -296,7 +294,7 @@ class _Sigmoid(_Pairs):
 
     def add(self, chunk: Tensor) -> None:
         """Add Σ_{j ∈ chunk} (S_ij + S_ji) to the candidates' scores."""
-        self._sum = self._sum + self.over_blocks(chunk, self._scores)
+        self._sum = self._sum + self.over_blocks(chunk, self._scores, 1)[:, 0]
 
     def given(self) -> Tensor:
         """Return S_ii + Σ_{j ∈ C} (S_ij + S_ji)."""
@@ -310,9 +308,9 @@ class _Sigmoid(_Pairs):
         }
         if self.g in LINEAR:  # both directions at once
             sums: Tensor = self.g(**{name: there.add_(back) for name, (there, back) in losses.items()})
-            return sums.sum(dim=1)
+            return sums.sum(dim=1, keepdim=True)
         there, back = (self.g(**{name: x[i] for name, x in losses.items()}) for i in (0, 1))
-        return there.sum(dim=1) + back.sum(dim=1)
+        return (there + back).sum(dim=1, keepdim=True)
 
 
 class _Softmax(_Pairs):
@@ -331,7 +329,7 @@ class _Softmax(_Pairs):
         def block(similarities: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
             return torch.stack([s.logsumexp(dim=1) for both in similarities.values() for s in both], dim=1)
 
-        self._sums = torch.logaddexp(self._sums, self.over_blocks(chunk, block))
+        self._sums = torch.logaddexp(self._sums, self.over_blocks(chunk, block, self._sums.shape[1]))
 
     def given(self) -> Tensor:
         """Return g(ℓ_i)."""
