@@ -106,15 +106,6 @@ def _check_shapes(models: Mapping[str, Any]) -> None:
         )
 
 
-def check_rule_of_losses(rule: object) -> None:
-    """Raise ValueError if a rule needs embeddings, where the losses of single examples are given."""
-    if rule not in ("uniform", "independent", "greedy"):
-        raise ValueError(
-            f"rule {rule!r} needs embeddings: by losses of single examples, select with rule 'independent' "
-            "or 'greedy'"
-        )
-
-
 class Rounds(NamedTuple):
     """The draws of a rule."""
 
@@ -126,17 +117,29 @@ class Rounds(NamedTuple):
 RULES = ("uniform", "independent", "joint", "greedy")
 
 
-def rounds_of(rule: str, *, batch_size: int, super_batch: int, chunks: int, gain: float) -> Rounds:
+def rounds_of(
+    rule: object, *, batch_size: int, super_batch: int, chunks: int, gain: float, by_losses: bool = False
+) -> Rounds:
     """Return the draws of one of `RULES`.
+
+    Args:
+        rule: The rule's name.
+        by_losses: Whether the losses of single examples are given. They don't depend on what is chosen:
+            "greedy" takes the b highest at once, and "joint" has no meaning.
 
     Raises:
         ValueError: b > B, N > b, or an unknown rule.
     """
     check_size(batch_size, super_batch)
+    if by_losses and rule not in ("uniform", "independent", "greedy"):
+        raise ValueError(
+            f"rule {rule!r} needs embeddings: by losses of single examples, select with rule 'independent' "
+            "or 'greedy'"
+        )
     if rule == "joint":
         return Rounds(chunk_sizes(batch_size, chunks), gain, True)
     if rule == "greedy":
-        return Rounds([1] * batch_size, 1.0, False)
+        return Rounds([batch_size] if by_losses else [1] * batch_size, 1.0, False)
     if rule in RULES:
         return Rounds([batch_size], gain if rule == "independent" else 0.0, True)
     raise ValueError(f"unknown selection rule {rule!r}: expected one of {', '.join(RULES)}")

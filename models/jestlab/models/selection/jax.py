@@ -146,22 +146,24 @@ def select(
     if not 0 < gain <= _LARGEST_GAIN or sweeps < 1:
         raise ValueError(f"gain {gain} and sweeps {sweeps} must be positive and finite in float32")
     first = next(iter(models.values()))
-    if not isinstance(first, Embeddings):
-        criteria.check_rule_of_losses(rule)
-        batch = SuperBatch(Candidates(len(first), axis), GivenLosses(g, models))
-        trace = None
-    else:
-        batch = SuperBatch(Candidates(first.image.shape[0], axis), _SCORES[loss](g, models))
-    if callable(rule):
+    by_losses = not isinstance(first, Embeddings)
+    scores = GivenLosses(g, models) if by_losses else _SCORES[loss](g, models)
+    batch = SuperBatch(Candidates((first if by_losses else first.image).shape[0], axis), scores)
+    if callable(rule) and not by_losses:
         check_size(batch_size, batch.candidates.count)
         options = {} if concepts is None else {"concepts": concepts}
         chosen = rule(key, batch, **options, batch_size=batch_size, gain=gain)
         return _complete(chosen, batch, batch_size, trace)
-    if rule == "gibbs":
+    if rule == "gibbs" and not by_losses:
         check_size(batch_size, batch.candidates.count)
         return by_gibbs(key, batch, batch_size=batch_size, sweeps=sweeps, gain=gain, trace=trace)
     rounds = rounds_of(
-        rule, batch_size=batch_size, super_batch=batch.candidates.count, chunks=chunks, gain=gain
+        rule,
+        batch_size=batch_size,
+        super_batch=batch.candidates.count,
+        chunks=chunks,
+        gain=gain,
+        by_losses=by_losses,
     )
     return in_chunks(
         key if rounds.has_noise else None,
@@ -169,7 +171,7 @@ def select(
         batch_size=batch_size,
         chunks=len(rounds.sizes),
         gain=rounds.gain,
-        trace=trace,
+        trace=None if by_losses else trace,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .criteria import CRITERIA, RULES, Criterion, Embeddings, check_rule_of_losses, inputs_of, rounds_of
+from .criteria import CRITERIA, RULES, Criterion, Embeddings, inputs_of, rounds_of
 
 __all__ = ["CRITERIA", "RULES", "Embeddings", "Selected", "select"]
 
@@ -64,9 +64,16 @@ def select(
     """
     given = [x if x is None or isinstance(x, tuple) else np.asarray(x) for x in (learner, reference)]
     g, models = inputs_of(criterion, *given)
-    scoring = _scoring(g, models, loss, rule)
+    scoring = _scoring(g, models, loss)
     own = scoring.own()
-    rounds = rounds_of(rule, batch_size=batch_size, super_batch=len(own), chunks=chunks, gain=gain)
+    rounds = rounds_of(
+        rule,
+        batch_size=batch_size,
+        super_batch=len(own),
+        chunks=chunks,
+        gain=gain,
+        by_losses=isinstance(scoring, _Losses),
+    )
     noise = np.zeros((len(rounds.sizes), len(own)))
     if rounds.has_noise:
         if isinstance(random, np.random.Generator):
@@ -79,15 +86,14 @@ def select(
     for number, size in enumerate(rounds.sizes):
         # b successive draws in proportion to exp(gain × score) are the b highest of score + Gumbel noise.
         relative = rounds.gain * (scores - scores[~chosen].max())
-        p = np.where(chosen, 0.0, np.exp(relative))
+        p = np.exp(np.where(chosen, -np.inf, relative))
         effective.append(p.sum() ** 2 / np.square(p).sum() if rounds.has_noise else 1.0)
         perturbed = np.where(chosen, -np.inf, relative + noise[number])
         chunk = np.sort(np.argsort(-perturbed, kind="stable")[:size])
         indices.append(chunk)
         chosen[chunk] = True
         if number < len(rounds.sizes) - 1:
-            scoring.add(chunk)
-            scores = scoring.given()
+            scores = scoring.given(chunk)
     return Selected(np.concatenate(indices), own, np.array(effective))
 
 
@@ -101,11 +107,8 @@ class _Losses:
         """Return g(ℓ_i)."""
         return np.asarray(self._g(**self._models))
 
-    def add(self, chunk: Ints) -> None:
-        """Condition the scores on newly chosen examples: nothing changes."""
-
-    def given(self) -> Floats:
-        """Return the scores given the chosen examples."""
+    def given(self, _: Ints) -> Floats:
+        """Return the scores given that a chunk is chosen, too."""
         return self.own()
 
 
@@ -133,17 +136,14 @@ class _Sigmoid(_Pairs):
         losses = {name: softplus(-(self.s_ii[name] + z.bias)) for name, z in self.models.items()}
         return np.asarray(self.g(**losses))
 
-    def add(self, chunk: Ints) -> None:
-        """Add Σ_{j ∈ chunk} (S_ij + S_ji) to the candidates' scores."""
+    def given(self, chunk: Ints) -> Floats:
+        """Return S_ii + Σ_{j ∈ C} (S_ij + S_ji) after adding a chunk to C."""
         both = {
             name: [softplus(s + z.bias) for s in self.similarities(name, chunk)]
             for name, z in self.models.items()
         }
         for direction in (0, 1):
             self._sum = self._sum + self.g(**{name: x[direction] for name, x in both.items()}).sum(axis=1)
-
-    def given(self) -> Floats:
-        """Return S_ii + Σ_{j ∈ C} (S_ij + S_ji)."""
         return self.own() + self._sum
 
 
@@ -155,22 +155,18 @@ class _Softmax(_Pairs):
         self._sums = {name: [s, s] for name, s in self.s_ii.items()}  # over i itself
         return np.asarray(self.g(**{name: -s for name, s in self.s_ii.items()}))
 
-    def add(self, chunk: Ints) -> None:
-        """Add the chunk to the sums over C, of each model and direction."""
+    def given(self, chunk: Ints) -> Floats:
+        """Return g(ℓ_i) after adding a chunk to C."""
         for name, sums in self._sums.items():
             both = zip(sums, self.similarities(name, chunk), strict=True)
             self._sums[name] = [np.logaddexp(x, np.logaddexp.reduce(s, axis=1)) for x, s in both]
-
-    def given(self) -> Floats:
-        """Return g(ℓ_i)."""
         return np.asarray(
             self.g(**{name: sum(sums) / 2 - self.s_ii[name] for name, sums in self._sums.items()})
         )
 
 
-def _scoring(g: Criterion, models: dict[str, Any], loss: str, rule: str) -> _Losses | _Sigmoid | _Softmax:
+def _scoring(g: Criterion, models: dict[str, Any], loss: str) -> _Losses | _Sigmoid | _Softmax:
     if not isinstance(next(iter(models.values())), Embeddings):
-        check_rule_of_losses(rule)
         return _Losses(g, models)
     if loss not in ("sigmoid", "softmax"):
         raise ValueError(f"unknown loss {loss!r}: expected sigmoid or softmax")

@@ -28,7 +28,6 @@ from .criteria import (
     RULES,
     Criterion,
     Embeddings,
-    check_rule_of_losses,
     inputs_of,
     rounds_of,
 )
@@ -98,11 +97,19 @@ def select(
     """
     g, models = inputs_of(criterion, learner, reference)
     first = next(iter(models.values()))
-    rows = _Rows(first.image if isinstance(first, Embeddings) else first, group)
-    rounds = rounds_of(rule, batch_size=batch_size, super_batch=rows.total, chunks=chunks, gain=gain)
+    by_losses = not isinstance(first, Embeddings)
+    rows = _Rows(first if by_losses else first.image, group)
+    rounds = rounds_of(
+        rule,
+        batch_size=batch_size,
+        super_batch=rows.total,
+        chunks=chunks,
+        gain=gain,
+        by_losses=by_losses,
+    )
     noise = rows.noise(random, len(rounds.sizes)) if rounds.has_noise else None
     with _full_float32(rows.device):
-        scoring = _scoring(g, models, loss, rule, rows)
+        scoring = _scoring(g, models, loss, rows)
         scores = own = rows.gather(scoring.own())
         chosen = torch.zeros_like(own, dtype=torch.bool)
         indices, effective = [], []
@@ -118,8 +125,7 @@ def select(
             indices.append(chunk)
             chosen[chunk] = True
             if number < len(rounds.sizes) - 1:
-                scoring.add(chunk)
-                scores = rows.gather(scoring.given())
+                scores = rows.gather(scoring.given(chunk))
     return Selected(torch.cat(indices), own, torch.stack(effective))
 
 
@@ -213,11 +219,8 @@ def _full_float32(device: torch.device) -> Iterator[None]:
         setattr(matmul, name, before)
 
 
-def _scoring(
-    g: Criterion, models: dict[str, Any], loss: str, rule: str, rows: _Rows
-) -> "_Losses | _Sigmoid | _Softmax":
+def _scoring(g: Criterion, models: dict[str, Any], loss: str, rows: _Rows) -> "_Losses | _Sigmoid | _Softmax":
     if not isinstance(next(iter(models.values())), Embeddings):
-        check_rule_of_losses(rule)
         return _Losses(g, {name: x.detach().float() for name, x in models.items()})
     if loss not in ("sigmoid", "softmax"):
         raise ValueError(f"unknown loss {loss!r}: expected sigmoid or softmax")
@@ -240,11 +243,8 @@ class _Losses:
         scores: Tensor = self.g(**self.losses)
         return scores
 
-    def add(self, chunk: Tensor) -> None:
-        """Condition the scores on newly chosen examples: nothing changes."""
-
-    def given(self) -> Tensor:
-        """Return the scores given the chosen examples."""
+    def given(self, _: Tensor) -> Tensor:
+        """Return the scores given that a chunk is chosen, too."""
         return self.own()
 
 
@@ -292,12 +292,9 @@ class _Sigmoid(_Pairs):
         scores: Tensor = self.g(**{k: softplus(-(self.s_ii[k] + z.bias)) for k, z in self.models.items()})
         return scores
 
-    def add(self, chunk: Tensor) -> None:
-        """Add Σ_{j ∈ chunk} (S_ij + S_ji) to the candidates' scores."""
+    def given(self, chunk: Tensor) -> Tensor:
+        """Return S_ii + Σ_{j ∈ C} (S_ij + S_ji) after adding a chunk to C."""
         self._sum = self._sum + self.over_blocks(chunk, self._scores, 1)[:, 0]
-
-    def given(self) -> Tensor:
-        """Return S_ii + Σ_{j ∈ C} (S_ij + S_ji)."""
         return self.own() + self._sum
 
     def _scores(self, similarities: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
@@ -323,16 +320,13 @@ class _Softmax(_Pairs):
         scores: Tensor = self.g(**{name: -s for name, s in self.s_ii.items()})
         return scores
 
-    def add(self, chunk: Tensor) -> None:
-        """Add the chunk to the sums over C, of each model and direction."""
+    def given(self, chunk: Tensor) -> Tensor:
+        """Return g(ℓ_i) after adding a chunk to C."""
 
         def block(similarities: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
             return torch.stack([s.logsumexp(dim=1) for both in similarities.values() for s in both], dim=1)
 
         self._sums = torch.logaddexp(self._sums, self.over_blocks(chunk, block, self._sums.shape[1]))
-
-    def given(self) -> Tensor:
-        """Return g(ℓ_i)."""
         halves = dict(zip(self.models, self._sums.split(2, dim=1), strict=True))
         scores: Tensor = self.g(**{name: x.mean(dim=1) - self.s_ii[name] for name, x in halves.items()})
         return scores
