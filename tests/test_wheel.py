@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+SELECTION = ROOT / "models" / "jestlab-select"
 UV = Path(sys.prefix) / "uv" / "bin" / "uv"
 MOST_BYTES = 400_000_000
 """Size of the core's installation."""
@@ -37,8 +38,17 @@ reports: [table: {baseline: slow}, curves]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
+    return built(ROOT, folder)
+
+
+@pytest.fixture(scope="module")
+def selection_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(SELECTION, tmp_path_factory.mktemp("selection"))
+
+
+def built(project: Path, folder: Path) -> Path:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(build, cwd=project, check=True, capture_output=True)
     [wheel] = folder.glob("*.whl")
     return wheel
 
@@ -103,3 +113,55 @@ def test_its_core_launches_commands_and_names_the_extra_of_jest(wheel, tmp_path)
     said = jestlab("launch", "quickstart", code=1)
     assert said.stderr == "jestlab: jax isn't installed: pip install 'jestlab[jax]'\n"
     assert "jax" in jestlab("doctor").stdout
+
+
+LIBRARIES = {"numpy": "numpy", "jax": "jax", "torch": "torch", "batches": "torch", "cache": "numpy"}
+"""Module of jestlab-select → the only library that it may import, besides NumPy."""
+
+IMPORT = """
+import importlib, sys
+sys.path.insert(0, {folder!r})
+importlib.import_module("jestlab_select.{module}")
+heavy = {{"flax", "jax", "jestlab", "optax", "pydantic", "safetensors", "sqlalchemy", "torch"}}
+print(*sorted(heavy & {{name.partition(".")[0] for name in sys.modules}}))
+"""
+
+
+@pytest.mark.parametrize(
+    "module", [pytest.param(x, marks=[pytest.mark.oracle] * (y == "torch")) for x, y in LIBRARIES.items()]
+)
+def test_jestlab_select_imports_the_array_library_in_use_and_nothing_else(selection_wheel, tmp_path, module):
+    assert selection_wheel.stat().st_size < 100_000
+    zipfile.ZipFile(selection_wheel).extractall(tmp_path)
+    script = IMPORT.format(folder=str(tmp_path), module=module)
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert set(done.stdout.split()) <= {LIBRARIES[module]}
+
+
+@pytest.mark.oracle
+def test_the_example_of_jestlab_select_runs(selection_wheel, tmp_path):
+    zipfile.ZipFile(selection_wheel).extractall(tmp_path)
+    [example] = re.findall(r"```python\n(.*?)```", (SELECTION / "README.md").read_text(), re.DOTALL)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", example], check=True, capture_output=True, text=True, env=environment
+    )
+    assert re.fullmatch(r"tensor\(\[[\d, ]+\]\) tensor\([\d.]+\)\n", done.stdout)
+
+
+@pytest.mark.full
+def test_jestlab_select_installs_in_an_empty_environment(selection_wheel, tmp_path):
+    if not UV.exists():
+        pytest.skip("uv is not in the environment: make install")
+    subprocess.run([UV, "venv", "--quiet", tmp_path / "empty"], check=True)
+    subprocess.run(
+        [UV, "pip", "install", "--quiet", "--python", tmp_path / "empty", f"{selection_wheel}[cache]"],
+        check=True,
+    )
+    example = (
+        "import numpy as np; from jestlab_select.numpy import select; settings = {'criterion': 'hard_learner'}; "
+        "print(select(None, np.arange(9.0), None, batch_size=2, rule='greedy', **settings).indices)"
+    )
+    python = tmp_path / "empty" / "bin" / "python"
+    done = subprocess.run([python, "-c", example], capture_output=True, text=True)
+    assert done.stdout == "[7 8]\n", done.stderr

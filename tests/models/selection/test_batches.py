@@ -1,6 +1,7 @@
 """A wrapped loader yields sub-batches in the form of its super-batches."""
 
 from collections import namedtuple
+from typing import Any
 
 import pytest
 
@@ -9,13 +10,14 @@ pytestmark = pytest.mark.oracle
 Pair = namedtuple("Pair", "image text")
 
 
-def wrapped(loader, *, by=None, **settings):
+def wrapped(loader, *, by=None, **changed):
     """Batches whose learnability is that of `by`: the greedy rule selects the largest."""
     import torch
 
     from jestlab.models.selection.batches import SubBatches
 
-    settings = {"filtering_ratio": 0.75, "rule": "greedy", "criterion": "hard_learner"} | settings
+    settings: dict[str, Any] = {"filtering_ratio": 0.75, "rule": "greedy", "criterion": "hard_learner"}
+    settings |= changed
     return SubBatches(loader, by, None, generator=torch.Generator(), **settings)
 
 

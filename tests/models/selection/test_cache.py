@@ -91,9 +91,9 @@ def test_pytorch_selects_with_what_was_cached(tmp_path):
     cached = ReferenceCache(tmp_path)[keys]
     np.testing.assert_allclose(cached.image, image, atol=0.01)
     write_embeddings(tmp_path / "0.safetensors", keys, reference)
-    cached = tuple(map(torch.as_tensor, ReferenceCache(tmp_path)[keys]))
+    tensors = tuple(map(torch.as_tensor, ReferenceCache(tmp_path)[keys]))
     one, same = (
         select(normal.manual_seed(1), None, z, batch_size=8, chunks=4, criterion="easy_reference").indices
-        for z in (reference, cached)
+        for z in (reference, tensors)
     )
     assert one.equal(same)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,7 +179,7 @@ def test_it_selects_block_by_block_with_a_criterion_of_ones_own(monkeypatch):
 
     monkeypatch.setattr(in_torch, "BLOCK_LOGITS", 7 * 11)
     noise = np.random.default_rng(0).gumbel(size=(4, B))
-    settings = {"batch_size": SIZE, "chunks": 4, "gain": 1.0, "criterion": clipped}
+    settings: dict[str, Any] = {"batch_size": SIZE, "chunks": 4, "gain": 1.0, "criterion": clipped}
     found = in_torch.select(torch.as_tensor(noise), *tensors(), **settings)
     expected = in_numpy.select(noise, *(tuple(x.numpy() for x in z) for z in tensors()), **settings)
     assert found.indices.tolist() == expected.indices.tolist()
