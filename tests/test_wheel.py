@@ -159,7 +159,8 @@ def test_jestlab_select_installs_in_an_empty_environment(selection_wheel, tmp_pa
         check=True,
     )
     example = (
-        "import numpy as np; from jestlab_select.numpy import select; settings = {'criterion': 'hard_learner'}; "
+        "import numpy as np; from jestlab_select.numpy import select; "
+        "settings = {'criterion': 'hard_learner'}; "
         "print(select(None, np.arange(9.0), None, batch_size=2, rule='greedy', **settings).indices)"
     )
     python = tmp_path / "empty" / "bin" / "python"
