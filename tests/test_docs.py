@@ -40,6 +40,7 @@ NOT_RUN = {
         "jestlab launch filtering_ratio": "takes minutes",
         "jestlab register paper --decide": _HOUR,
     },
+    "case-studies/text.md": {"cd docs/case-studies/text": "downloads packages, and trains for 20 minutes"},
     "how-to/container.md": {
         "docker build --build-arg ACCELERATOR=tpu --tag europe-docker.pkg.dev/lab/jestlab .": _DOCKER,
         "docker build --secret id=machine,src=index.env \\": _DOCKER,

@@ -6,7 +6,7 @@ Packages are downloaded by `apt-get download` and unpacked by `dpkg-deb -x`: any
 is installed. `groff` renders manual pages to plain text. Every page or changelog is one document, and belongs
 to one split. It takes about 30 MB of downloads and two minutes.
 
-    pages.SPLIT.bin        pages of PAGES: what the reference trains on, and what all runs are tested on
+    pages.SPLIT.bin        pages of PAGES: training data of the reference, and the test of all runs
     web-pages.train.bin    pages of other packages: the share PAGES_SHARE of the web
     web-changelogs.train.bin, changelogs.{val,test}.bin    changelogs: the rest of the web
     packages.txt           the version of each package
@@ -18,16 +18,20 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-PAGES = "manpages manpages-dev coreutils bash git-man util-linux".split()
-WEB_PAGES = "openssh-client tar findutils curl gpg apt dpkg procps iproute2 e2fsprogs passwd man-db".split()
+# The names of packages, separated by spaces.
+PAGES = "manpages manpages-dev coreutils bash git-man util-linux"
+WEB_PAGES = "openssh-client tar findutils curl gpg apt dpkg procps iproute2 e2fsprogs passwd man-db"
 CHANGELOGS = (
     "apt dpkg man-db openssh-client curl procps e2fsprogs passwd iproute2 libc-bin perl-base debconf cron "
     "adduser base-files grep sed gzip login sudo less nano rsync wget lsof mawk ca-certificates"
-).split()
+)
+
+RENDER = ["groff", "-mandoc", "-t", "-Kutf8", "-Tascii", "-P-cbou", "-rHY=0", "-dAD=l", "-rLL=78n", "-rcR=1"]
+"""Plain text (no bold, underline, or overstrike), left-aligned, without hyphens, and as one long page."""
 
 PAGES_SHARE = 0.25
 """The share of manual pages in the bytes of the web."""
@@ -43,7 +47,7 @@ def main(folder: Path) -> None:
     for tool, package in TOOLS.items():
         if shutil.which(tool) is None:
             sys.exit(f"fetch.py needs {tool}, of the Debian package {package}, and it isn't installed")
-    unpacked = download(sorted({*PAGES, *WEB_PAGES, *CHANGELOGS}), folder / "packages")
+    unpacked = download(sorted({*f"{PAGES} {WEB_PAGES} {CHANGELOGS}".split()}), folder / "packages")
     pages, web_pages = (split(pages_of(unpacked, names)) for names in (PAGES, WEB_PAGES))
     changelogs = split(changelogs_of(unpacked, CHANGELOGS))
     for name in ("train", "val", "test"):
@@ -79,11 +83,11 @@ def download(names: list[str], folder: Path) -> dict[str, Path]:
     return unpacked
 
 
-def pages_of(unpacked: dict[str, Path], names: Iterable[str]) -> dict[str, bytes]:
+def pages_of(unpacked: dict[str, Path], names: str) -> dict[str, bytes]:
     """Render the English manual pages of packages; return the text by package and file."""
     files = {
         f"{name}/{file.name}": file
-        for name in names
+        for name in names.split()
         for file in sorted((unpacked[name] / "usr/share/man").glob("man*/*.gz"))
         if not file.is_symlink()
     }
@@ -93,20 +97,18 @@ def pages_of(unpacked: dict[str, Path], names: Iterable[str]) -> dict[str, bytes
 
 
 def render(file: Path) -> bytes:
-    """Return a manual page as plain text: left-aligned, without hyphens; empty if it names another page."""
+    """Return a manual page as plain text; empty if it names another page."""
     source = gzip.decompress(file.read_bytes())
     if source.startswith(b".so "):
         return b""
-    # -P-cbou: no bold, underline, or overstrike.
-    command = "groff -mandoc -t -Kutf8 -Tascii -P-cbou -rHY=0 -dAD=l -rLL=78n -rcR=1".split()
-    text = subprocess.run(command, input=source, capture_output=True, check=False).stdout
+    text = subprocess.run(RENDER, input=source, capture_output=True, check=False).stdout
     return re.sub(rb"\n{3,}", b"\n\n", text)
 
 
-def changelogs_of(unpacked: dict[str, Path], names: Iterable[str]) -> dict[str, bytes]:
+def changelogs_of(unpacked: dict[str, Path], names: str) -> dict[str, bytes]:
     """Return the changelogs of packages by package and file; each content once."""
     found: dict[bytes, str] = {}
-    for name in names:
+    for name in names.split():
         for file in sorted((unpacked[name] / "usr/share/doc").glob("*/[Cc]hange[Ll]og*.gz")):
             if not file.is_symlink():
                 found.setdefault(gzip.decompress(file.read_bytes()), f"{name}/{file.name}")
