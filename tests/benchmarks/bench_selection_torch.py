@@ -37,7 +37,7 @@ LARGEST = 163_840
 
 
 def models(super_batch: int, width: int) -> list[Embeddings]:
-    """Random learner and reference, their pairs somewhat alike; written in place, for a low peak of memory."""
+    """Random learner and reference, their pairs somewhat alike; in place, for a low peak of memory."""
     generator = torch.Generator().manual_seed(0)
     both = []
     for _ in range(2):
@@ -100,7 +100,7 @@ def peak_mb() -> float:
 
 def once(super_batch: int, width: int, name: str) -> dict[str, float]:
     """One call in this process: its seconds, and MB at its peak above those of the embeddings."""
-    jestlab(models(64, 8))  # what PyTorch itself loads at its first call
+    jestlab(models(400, 8))  # what PyTorch itself loads at its first call
     found = models(super_batch, width)
     before = peak_mb()
     seconds = seconds_of(partial(CONTENDERS[name], found))
@@ -137,9 +137,8 @@ def main() -> None:
             memory = f"{figures['above_mb']:,.0f}"
             rows.append((f"{LARGEST:,}/{width}", "jestlab", f"{figures['seconds']:.3g}", "", "", memory))
     columns = ["B/D", "who", "seconds", "of jestlab", "of matmuls", "MB above the embeddings"]
-    about = (
-        f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads; f = {FILTERING_RATIO}, N = {CHUNKS}"
-    )
+    threads = f"{torch.get_num_threads()} threads"
+    about = f"PyTorch {torch.__version__}, {threads}; f = {FILTERING_RATIO}, N = {CHUNKS}"
     print_table(about, columns, rows)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_a_lightning_module_trains_on_the_selected_examples(tmp_path, monkeypatc
 
     code = recipe("jest_lightning.py")
     assert sum(bool(line.strip()) for line in code.splitlines()) <= 40
-    names: dict[str, type] = {}
+    names: dict[str, Any] = {}
     exec(compile(code, "jest_lightning.py", "exec"), names)
     image = normalize(torch.randn(320, 8, generator=torch.Generator().manual_seed(0)))
     noise = normalize(torch.randn(320, 8, generator=torch.Generator().manual_seed(1)))
@@ -126,7 +127,7 @@ def test_a_lightning_module_trains_on_the_selected_examples(tmp_path, monkeypatc
     text = torch.where(is_right[:, None], image, noise)
     shares = []
 
-    class Clip(names["Selecting"], lightning.LightningModule):  # type: ignore[misc, name-defined]
+    class Clip(names["Selecting"], lightning.LightningModule):  # type: ignore[misc, valid-type]
         def __init__(self):
             super().__init__()
             self.layer = torch.nn.Linear(8, 8)
