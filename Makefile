@@ -62,6 +62,7 @@ bench: install  ## measure speeds, print tables
 	$(BIN)/python tests/benchmarks/bench_reuse.py
 	$(BIN)/python tests/benchmarks/bench_run.py
 	$(BIN)/python tests/benchmarks/bench_selection.py
+	$(BIN)/python tests/benchmarks/bench_selection_torch.py
 	$(BIN)/python tests/benchmarks/bench_serve.py
 	$(BIN)/python tests/benchmarks/bench_store.py
 	$(BIN)/python tests/benchmarks/bench_training.py

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def recipe(name: str) -> str:
     """A block of the page, by the name in its first line."""
     page = (ROOT / "docs" / "how-to" / "open-clip.md").read_text()
     [code] = re.findall(rf"```python\n(# {re.escape(name)}\n.*?)```", page, re.DOTALL)
-    return code
+    return str(code)
 
 
 def write_shard(path: Path, count: int, wrong: float) -> None:
@@ -83,6 +84,7 @@ def test_open_clip_trains_on_the_selected_examples(tmp_path):
     pytest.importorskip("open_clip_train", reason="torch or transformers is not installed")
     code = recipe("jest_open_clip.py")
     assert sum(bool(line.strip()) for line in code.splitlines()) <= 40
+    assert code == (ROOT / "docs" / "case-studies" / "open_clip" / "jest_open_clip.py").read_text()
     (tmp_path / "jest_open_clip.py").write_text(code)
     (tmp_path / "driver.py").write_text(DRIVER)
     (tmp_path / "tiny").mkdir()
@@ -118,7 +120,7 @@ def test_a_lightning_module_trains_on_the_selected_examples(tmp_path, monkeypatc
 
     code = recipe("jest_lightning.py")
     assert sum(bool(line.strip()) for line in code.splitlines()) <= 40
-    names: dict[str, type] = {}
+    names: dict[str, Any] = {}
     exec(compile(code, "jest_lightning.py", "exec"), names)
     image = normalize(torch.randn(320, 8, generator=torch.Generator().manual_seed(0)))
     noise = normalize(torch.randn(320, 8, generator=torch.Generator().manual_seed(1)))
@@ -126,7 +128,7 @@ def test_a_lightning_module_trains_on_the_selected_examples(tmp_path, monkeypatc
     text = torch.where(is_right[:, None], image, noise)
     shares = []
 
-    class Clip(names["Selecting"], lightning.LightningModule):  # type: ignore[misc, name-defined]
+    class Clip(names["Selecting"], lightning.LightningModule):  # type: ignore[misc, name-defined, valid-type]
         def __init__(self):
             super().__init__()
             self.layer = torch.nn.Linear(8, 8)

@@ -54,7 +54,7 @@ class SubBatches:
             filtering_ratio: f. The sub-batch is B (1 − f) of a super-batch, rounded.
             device: Move super-batches there first; None to leave them where they are.
             group: See `select`; each process yields its share of the sub-batch.
-            settings: Further arguments of `select`.
+            settings: Further arguments of `select`. A sub-batch of fewer than N examples has fewer chunks.
 
         Raises:
             ValueError: f is not at least 0 and below 1.
@@ -63,7 +63,8 @@ class SubBatches:
             raise ValueError(f"filtering_ratio must be at least 0 and below 1, not {filtering_ratio}")
         self.loader, self._learner, self._reference = loader, learner, reference
         self._generator, self._filtering_ratio = generator, filtering_ratio
-        self._device, self._group, self._settings = device, group, settings
+        self._device, self._group = device, group
+        self._settings = {"chunks": 16, **settings}
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self.loader:
@@ -93,8 +94,9 @@ class SubBatches:
         here = len(given[0] if isinstance(given, tuple) else given) if given is not None else 0
         processes = 1 if self._group is None else torch.distributed.get_world_size(self._group)
         size = max(1, round(here * processes * (1 - self._filtering_ratio)))
+        settings = self._settings | {"chunks": min(size, self._settings["chunks"])}  # the last may be small
         self.selected = selected = select(
-            self._generator, learner, reference, batch_size=size, group=self._group, **self._settings
+            self._generator, learner, reference, batch_size=size, group=self._group, **settings
         )
 
         def checked(examples: Any) -> Any:
