@@ -52,7 +52,7 @@ def judged(run: Run, part: Part, rounded: Callable[[np.ndarray], np.ndarray]) ->
 
     Args:
         run: The selection.
-        part: Its sizes.
+        part: The options; toy sizes or not.
         rounded: Function of an array that returns it as `run` sees it, in float32.
     """
     count, size, chunks = (200, 40, 16) if part.toy else (1_024, 205, 16)

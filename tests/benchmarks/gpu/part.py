@@ -77,8 +77,10 @@ class Part:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error as one line of at most 300 characters."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    """Return an error as one line: the type, at most 300 characters of the message, and the place."""
+    message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{message} ({Path(place.filename).name}:{place.lineno})"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -80,13 +80,19 @@ def main() -> None:
             return {"end": end, "seconds": time.monotonic() - start}
 
         part.measure(names, launched)
-        if (lab / "results.db").exists():
-            report(part, lab)
+        part.measure({}, lambda: report(part, lab))
     part.end()
 
 
-def report(part: Part, lab: Path) -> None:
-    """Append a row for each run: steps, loss curve, and last scores."""
+def report(part: Part, lab: Path) -> dict[str, Any]:
+    """Append a row for each run: steps, loss curve, and last scores.
+
+    Returns:
+        The number of losses of all runs.
+
+    Raises:
+        RuntimeError: No run recorded a loss.
+    """
     runs, losses, scores = (query(lab, sql) for sql in (RUNS, LOSSES, SCORES))
     for run in runs:
         curve = [[row["step"], row["value"]] for row in losses if row["label"] == run["label"]]
@@ -98,6 +104,9 @@ def report(part: Part, lab: Path) -> None:
             losses=curve,
             scores={row["name"]: row["value"] for row in scores if row["label"] == run["label"]},
         )
+    if not losses:
+        raise RuntimeError("no run reached a step whose loss is recorded")
+    return {"losses recorded": len(losses)}
 
 
 if __name__ == "__main__":
