@@ -15,7 +15,7 @@ ARGS ?=
 # Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo docs test test-all coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm cluster-mounts cluster-image cluster-smoke format lock install clean
+.PHONY: demo docs test test-all coverage isas check bench gpu gpu-wheels faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm cluster-mounts cluster-image cluster-smoke format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -62,9 +62,26 @@ bench: install  ## measure speeds, print tables
 	$(BIN)/python tests/benchmarks/bench_reuse.py
 	$(BIN)/python tests/benchmarks/bench_run.py
 	$(BIN)/python tests/benchmarks/bench_selection.py
+	$(BIN)/python tests/benchmarks/bench_selection_torch.py
 	$(BIN)/python tests/benchmarks/bench_serve.py
 	$(BIN)/python tests/benchmarks/bench_store.py
 	$(BIN)/python tests/benchmarks/bench_training.py
+
+# No installation: machines with a GPU often lack a network, and have PyTorch and JAX. What they lack is in .wheels.
+gpu:  ## measure on one NVIDIA GPU within nine minutes, results in gpu-results/; ARGS="--toy" tries it on the CPU
+	$(PYTHON) tests/benchmarks/gpu/run.py $(ARGS)
+
+GPU_PYTHON ?= 3.12
+GPU_MACHINE ?= x86_64
+
+gpu-wheels: install  ## download into .wheels/ what images with PyTorch and JAX lack; copy it along with the checkout
+	rm -rf .wheels
+	$(BIN)/python tests/benchmarks/gpu/wheels.py --python $(GPU_PYTHON) --machine $(GPU_MACHINE) > $(VENV)/gpu-wheels.txt
+	$(VENV)/uv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+	  --require-hashes --python-version $(GPU_PYTHON) --implementation cp \
+	  $(foreach tag,_2_34 _2_31 _2_28 _2_27 _2_26 _2_24 _2_17 2014 1,--platform manylinux$(tag)_$(GPU_MACHINE)) \
+	  --requirement $(VENV)/gpu-wheels.txt --dest .wheels
+	du -sh .wheels
 
 faults: install  ## inject faults into real launches, and report what was lost
 	$(BIN)/python tests/faults/campaign.py --faults 300

@@ -36,6 +36,7 @@ NOT_RUN = {
         "jestlab show-batch 'icons/joint filtering_ratio=0.9/0' --step 60": "needs the launch before",
     },
     "case-studies/methods.md": {"jestlab launch frontier": "takes 20 minutes"},
+    "case-studies/open-clip.md": {"jestlab data fetch icons": "downloads 41 MB, and trains for half an hour"},
     "case-studies/paper.md": {
         "jestlab launch filtering_ratio": "takes minutes",
         "jestlab register paper --decide": _HOUR,
@@ -53,6 +54,9 @@ NOT_RUN = {
     "how-to/login-nodes.md": {
         "jestlab launch quickstart --on slurm --detach=slurm": _SLURM,
         "jestlab launch quickstart --on slurm --detach=dependencies": _SLURM,
+    },
+    "how-to/open-clip.md": {
+        "python -m open_clip_train.main --model ViT-B-32 --siglip --dataset-type webdataset \\": "takes days"
     },
     "how-to/postgresql.md": {
         "createdb results": _DATABASE,
@@ -80,7 +84,7 @@ _EXTENSIONS = tuple(f"how-to/extend-{kind}.md" for kind in ("selection", "traini
 FILES_FROM = {"how-to/extend-package.md": _EXTENSIONS, "how-to/weights.md": ("how-to/data.md",)}
 """Page → pages whose files it uses."""
 
-WITH_TORCH = ("../README.md", "how-to/pytorch.md", "how-to/several-nodes.md")
+WITH_TORCH = ("../README.md", *(f"how-to/{job}.md" for job in ("open-clip", "pytorch", "several-nodes")))
 """Pages that run PyTorch."""
 
 LAUNCH = "jestlab launch quickstart"

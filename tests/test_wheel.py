@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -131,6 +132,8 @@ print(*sorted(heavy & {{name.partition(".")[0] for name in sys.modules}}))
     "module", [pytest.param(x, marks=[pytest.mark.oracle] * (y == "torch")) for x, y in LIBRARIES.items()]
 )
 def test_jestlab_select_imports_the_array_library_in_use_and_nothing_else(selection_wheel, tmp_path, module):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert selection_wheel.name.startswith(f"jestlab_select-{version}-")
     assert selection_wheel.stat().st_size < 100_000
     zipfile.ZipFile(selection_wheel).extractall(tmp_path)
     script = IMPORT.format(folder=str(tmp_path), module=module)

@@ -81,3 +81,16 @@ def test_says_what_is_wrong():
         wrapped([x], by=lambda b: b[0]).sub_batch((x, "text"))
     with pytest.raises(ValueError, match="the learner's embeddings are missing"):
         wrapped([x]).sub_batch(x)
+
+
+def test_a_small_last_super_batch_is_selected_in_fewer_chunks():
+    import torch
+
+    from jestlab.models.selection.batches import SubBatches
+
+    def embed(batch):
+        return batch, batch, 1.0, 0.0
+
+    rows = torch.eye(45)
+    found = SubBatches(rows.split(40), embed, embed, generator=torch.Generator(), filtering_ratio=0.5)
+    assert [len(batch) for batch in found] == [20, 2]

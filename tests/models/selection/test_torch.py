@@ -105,6 +105,13 @@ def test_scores_are_float32_within_autocast_and_for_half_precision(loss):
         within = select(generator(), *tensors(), **settings)
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16  # it is still on
     assert within.own.equal(alone.own) and within.indices.equal(alone.indices)
+    try:
+        torch.set_float32_matmul_precision("medium")  # bfloat16 on processors that have it, TF32 on GPUs
+        within = select(generator(), *tensors(), **settings)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert within.effective.equal(alone.effective)
     half = tensors(torch.bfloat16)
     rounded = [tuple(x.float() for x in z) for z in half]
     found, expected = (select(generator(), *z, **settings) for z in (half, rounded))

@@ -207,16 +207,20 @@ class _Rows:
 
 @contextlib.contextmanager
 def _full_float32(device: torch.device) -> Iterator[None]:
-    """Compute in float32, within `torch.autocast` and where TF32 is on."""
-    matmul = torch.backends.cuda.matmul
-    name, full = ("fp32_precision", "ieee") if hasattr(matmul, "fp32_precision") else ("allow_tf32", False)
-    before = getattr(matmul, name)
-    setattr(matmul, name, full)
-    try:
-        with torch.autocast(device.type, enabled=False):
-            yield
-    finally:
-        setattr(matmul, name, before)
+    """Compute in float32, within `torch.autocast` and where TF32 or bfloat16 may replace it."""
+    full: str | bool
+    with contextlib.ExitStack() as stack:
+        for matmul in (torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)):
+            if hasattr(matmul, "fp32_precision"):
+                name, full = "fp32_precision", "ieee"
+            elif hasattr(matmul, "allow_tf32"):  # before PyTorch 2.9
+                name, full = "allow_tf32", False
+            else:
+                continue
+            stack.callback(setattr, matmul, name, getattr(matmul, name))
+            setattr(matmul, name, full)
+        stack.enter_context(torch.autocast(device.type, enabled=False))
+        yield
 
 
 def _scoring(g: Criterion, models: dict[str, Any], loss: str, rows: _Rows) -> "_Losses | _Sigmoid | _Softmax":
