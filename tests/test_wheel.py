@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SELECTION = ROOT / "models" / "jestlab-select"
+SELECTION = ROOT / "jestlab-select"
 UV = Path(sys.prefix) / "uv" / "bin" / "uv"
 MOST_BYTES = 400_000_000
 """Size of the core's installation."""

@@ -86,7 +86,9 @@ def inputs_of(
     for name in losses_of(g):
         z = given[name]
         if z is None:
-            raise ValueError(f"the {name}'s embeddings are missing: criterion {criterion!r} uses them")
+            raise ValueError(
+                f"the {name}'s embeddings or losses are missing: criterion {criterion!r} uses them"
+            )
         models[name] = Embeddings(*z) if isinstance(z, tuple | list) else z
     _check_shapes(models)
     return g, models

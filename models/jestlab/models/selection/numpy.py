@@ -57,7 +57,8 @@ def select(
         criterion: One of `CRITERIA`, or an elementwise function of the losses `learner` and `reference`.
         loss: The loss to score pairs with: "sigmoid" or "softmax".
         chunks: N, for "joint".
-        gain: Factor on the scores before sampling, the inverse of a temperature.
+        gain: Factor on the scores before sampling, the inverse of a temperature. The paper's 100 is for the
+            losses of pairs; losses of other units need another.
 
     Raises:
         ValueError: b > B, N > b, an unknown rule, criterion, or loss, or inputs that don't fit together.

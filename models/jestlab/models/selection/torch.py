@@ -87,7 +87,8 @@ def select(
         criterion: One of `CRITERIA`, or an elementwise function of the losses `learner` and `reference`.
         loss: The loss to score pairs with: "sigmoid" or "softmax".
         chunks: N, for "joint".
-        gain: Factor on the scores before sampling, the inverse of a temperature.
+        gain: Factor on the scores before sampling, the inverse of a temperature. The paper's 100 is for the
+            losses of pairs; losses of other units need another.
         group: The processes that the super-batch is spread over, each with equally many rows: an index counts
             through the rows of rank 0, then of rank 1, and so on. The noise is that of rank 0. None for one
             process; `torch.distributed.group.WORLD` for all.
