@@ -131,7 +131,8 @@ def test_a_lightning_module_trains_on_the_selected_examples(tmp_path, monkeypatc
     class Clip(names["Selecting"], lightning.LightningModule):  # type: ignore[misc, name-defined, valid-type]
         def __init__(self):
             super().__init__()
-            self.layer = torch.nn.Linear(8, 8)
+            self.layer = torch.nn.Linear(8, 8, bias=False)
+            self.layer.weight = torch.nn.Parameter(torch.eye(8).roll(1, dims=0))  # it knows no pair
             self.reference = lambda batch: (batch[0], batch[1], 10.0, -10.0)
 
         def embed(self, batch):
@@ -147,10 +148,10 @@ def test_a_lightning_module_trains_on_the_selected_examples(tmp_path, monkeypatc
             return self.selected(DataLoader(TensorDataset(image, text, is_right), batch_size=80))
 
         def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.1)
+            return torch.optim.SGD(self.parameters(), lr=1e-3)
 
     monkeypatch.chdir(tmp_path)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     lightning.Trainer(max_epochs=1, accelerator="cpu", enable_model_summary=False, **quiet).fit(Clip())
     assert [size for size, _ in shares] == [16] * 4
-    assert min(share for _, share in shares) > 0.6  # of the candidates, 0.25
+    assert sum(share for _, share in shares) / 4 > 0.5  # of the candidates, 0.25
